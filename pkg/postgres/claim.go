@@ -1,0 +1,177 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/hookonce/hookonce/pkg/webhook"
+)
+
+// claimable says whether a task may start the next attempt on the row e. A
+// failed event may start up to 2 s early, since asynq keeps time in seconds. A
+// dead one is revived by a new delivery, or by a person who had this very death
+// run again.
+const claimable = `
+	(  e.status = 'received'
+	OR e.status = 'failed' AND e.next_attempt_at <= clock_timestamp() + interval '2 seconds'
+	OR e.status = 'processing' AND e.lease_until <= clock_timestamp() AND e.attempt - e.budget_from <= @max_retry
+	OR e.status = 'dead' AND (e.delivery <> @delivery OR e.attempt = @revive))`
+
+// One statement inserts the row or takes it over and says which attempt this
+// is; two workers that race meet on the UNIQUE key. If it is not to be had, the
+// same statement says why, by the snapshot it began with: "raced" means that
+// the row changed since, and the answer is not to be trusted.
+const claimEvent = `
+WITH claimed AS (
+	INSERT INTO received_events AS e (source, event_id, event_type, status, attempt, payload, payload_sha256,
+		content_type, headers, traceparent, delivery, received_at, started_at, lease_until, worker)
+	VALUES (@source, @event_id, @event_type, 'processing', 1, @payload, @sha256,
+		@content_type, @headers, @traceparent, @delivery, @received_at, clock_timestamp(),
+		clock_timestamp() + @lease::interval, @worker)
+	ON CONFLICT (source, event_id) DO UPDATE SET
+		status = 'processing',
+		attempt = e.attempt + 1,
+		budget_from = CASE e.status WHEN 'dead' THEN e.attempt ELSE e.budget_from END,
+		lost = CASE e.status WHEN 'processing' THEN e.lost + 1 ELSE 0 END,
+		delivery = CASE e.status WHEN 'dead' THEN EXCLUDED.delivery ELSE e.delivery END,
+		started_at = EXCLUDED.started_at,
+		lease_until = EXCLUDED.lease_until,
+		next_attempt_at = NULL,
+		worker = EXCLUDED.worker
+	WHERE ` + claimable + `
+	RETURNING *
+), lost AS (
+	INSERT INTO event_attempts (source, event_id, attempt, kind, error, ended_at, worker)
+	SELECT source, event_id, attempt - 1, 'lost', 'the worker died or stalled past its lease', clock_timestamp(), ''
+	FROM claimed WHERE lost > 0
+	ON CONFLICT DO NOTHING
+)
+SELECT true AS mine, false AS raced, status, attempt, budget_from, lost, payload_sha256 <> @sha256 AS other_body,
+	interval '0' AS wait, false AS spent, event_type, content_type, headers, traceparent, delivery, received_at,
+	CASE WHEN payload_sha256 <> @sha256 THEN payload END AS payload, payload_sha256
+FROM claimed
+UNION ALL
+SELECT false, ` + claimable + `, status, attempt, budget_from, lost, payload_sha256 <> @sha256,
+	greatest(coalesce(lease_until, next_attempt_at) - clock_timestamp(), interval '0'),
+	status = 'processing' AND lease_until <= clock_timestamp(), '', '', '{}', '', '', received_at, NULL, payload_sha256
+FROM received_events AS e
+WHERE source = @source AND event_id = @event_id AND NOT EXISTS (SELECT FROM claimed)`
+
+type claimRow struct {
+	Mine          bool
+	Raced         bool
+	Status        webhook.Status
+	Attempt       int
+	BudgetFrom    int
+	Lost          int
+	OtherBody     bool
+	Wait          time.Duration
+	Spent         bool
+	EventType     string
+	ContentType   string
+	Headers       map[string]string
+	Traceparent   string
+	Delivery      string
+	ReceivedAt    time.Time
+	Payload       []byte
+	PayloadSHA256 []byte `db:"payload_sha256"`
+}
+
+// Claim asks for the next attempt on ev for worker. revive is the attempt of
+// the death that a person had run again, or 0. If the event is already stored,
+// what is stored is handed out, and ev only says which event is meant.
+//
+// A [webhook.BusyError] means that the row could not be read or locked in
+// time, [webhook.ErrUnavailable] that the database is away.
+func (s *Store) Claim(ctx context.Context, ev webhook.Event, worker string, terms webhook.Terms, revive int) (webhook.Claim, error) {
+	args := eventArgs(ev)
+	args["worker"] = worker
+	args["lease"] = terms.Lease()
+	args["max_retry"] = terms.MaxRetry
+	args["revive"] = revive
+	conn, err := s.db.Acquire(ctx)
+	if err != nil {
+		return webhook.Claim{}, unavailable(fmt.Errorf("claim %s/%s: %w", ev.Source, ev.ID, err))
+	}
+	defer conn.Release()
+	sent := time.Now()                           // not before: to wait for a connection is not to work
+	rows, _ := conn.Query(ctx, claimEvent, args) // the error comes out of the collector
+	row, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[claimRow])
+	switch {
+	case errors.Is(err, pgx.ErrNoRows), code(err) == lockNotAvailable, again(err), err == nil && row.Raced:
+		return webhook.Claim{}, &webhook.BusyError{After: time.Second}
+	case err != nil:
+		return webhook.Claim{}, unavailable(fmt.Errorf("claim %s/%s: %w", ev.Source, ev.ID, err))
+	}
+	c := row.claim(ev)
+	c.Worker, c.Terms, c.Deadline = worker, terms, sent.Add(terms.Timeout)
+	return c, nil
+}
+
+func (r claimRow) claim(ev webhook.Event) webhook.Claim {
+	c := webhook.Claim{
+		Mine: r.Mine, BudgetFrom: r.BudgetFrom, Lost: r.Lost,
+		Status: r.Status, Attempt: r.Attempt, Wait: r.Wait, Spent: r.Spent, OtherBody: r.OtherBody,
+	}
+	if !r.Mine {
+		return c
+	}
+	c.Event = webhook.Event{
+		Source: ev.Source, ID: ev.ID, Type: r.EventType, Delivery: r.Delivery, ContentType: r.ContentType,
+		Headers: r.Headers, TraceParent: r.Traceparent, ReceivedAt: r.ReceivedAt, Body: ev.Body,
+		SHA256: [32]byte(r.PayloadSHA256), Attempt: r.Attempt,
+	}
+	if r.OtherBody {
+		c.Event.Body = r.Payload
+	}
+	return c
+}
+
+// eventArgs are the columns that come from a delivery. What HTTP allows and
+// text does not (bytes that are no UTF-8) is replaced, but in the payload.
+func eventArgs(ev webhook.Event) pgx.NamedArgs {
+	headers := make(map[string]string, len(ev.Headers))
+	for k, v := range ev.Headers {
+		headers[text(k)] = text(v)
+	}
+	body := ev.Body
+	if body == nil {
+		body = []byte{} // nil would be stored as NULL: purged
+	}
+	return pgx.NamedArgs{
+		"source":       ev.Source,
+		"event_id":     ev.ID,
+		"event_type":   ev.Type,
+		"payload":      body,
+		"sha256":       ev.SHA256[:],
+		"content_type": text(ev.ContentType),
+		"headers":      headers,
+		"traceparent":  text(ev.TraceParent),
+		"delivery":     ev.Delivery,
+		"received_at":  ev.ReceivedAt,
+	}
+}
+
+// text makes s storable: Postgres' text holds UTF-8 without NUL.
+func text(s string) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
+}
+
+const insertConflict = `
+INSERT INTO payload_conflicts (source, event_id, payload_sha256, payload, content_type, delivery, received_at)
+VALUES (@source, @event_id, @sha256, @payload, @content_type, @delivery, @received_at)
+ON CONFLICT DO NOTHING`
+
+// KeepConflict keeps the body of a delivery whose id belongs to an event with
+// another body. A body that is kept already is not kept twice.
+func (s *Store) KeepConflict(ctx context.Context, ev webhook.Event) error {
+	if _, err := s.db.Exec(ctx, insertConflict, eventArgs(ev)); err != nil {
+		return unavailable(fmt.Errorf("keep other body of %s/%s: %w", ev.Source, ev.ID, err))
+	}
+	return nil
+}

@@ -1,0 +1,82 @@
+// Package postgres is the store of record: which events there are, how each
+// stands, and the transaction in which a handler's effect and the event's
+// completion become true together. All of the program's SQL is here.
+//
+// Times are Postgres' own (clock_timestamp, since now() stands still within a
+// transaction). Statements run in READ COMMITTED, which the claim relies on: a
+// claim that waited for another sees what that one committed.
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// A Store keeps events in one database. It may be used from many goroutines.
+type Store struct {
+	db *pgxpool.Pool
+}
+
+// Limits of one session. They push out a statement, a lock or a client that
+// hangs; a handler's transaction has its own, by its source's timeout.
+const (
+	statementTimeout = 5 * time.Second
+	lockTimeout      = 200 * time.Millisecond // a claim that must wait longer comes back instead
+	settleTimeout    = 5 * time.Second        // an outcome waits for the backend of a lost connection
+	handlerLock      = 5 * time.Second
+	checkInterval    = time.Second // notice within this time that the client is gone
+)
+
+// Open prepares a store for the database at url, with at most conns
+// connections, and does not connect yet: [Store.Ping] does. The settings of the
+// session are ours and cannot be changed by the url.
+func Open(ctx context.Context, url string, conns int) (*Store, error) {
+	cfg, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, fmt.Errorf("DATABASE_URL: %w", err)
+	}
+	cfg.MaxConns = int32(conns)
+	cfg.ConnConfig.ConnectTimeout = 3 * time.Second
+	watch := cfg.ConnConfig.BuildContextWatcherHandler
+	cfg.ConnConfig.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler {
+		return interruptWatch{watch(c), c}
+	}
+	p := cfg.ConnConfig.RuntimeParams
+	p["application_name"] = "hookonce"
+	p["default_transaction_isolation"] = "read committed"
+	p["synchronous_commit"] = "on"
+	p["statement_timeout"] = millis(statementTimeout)
+	p["lock_timeout"] = millis(lockTimeout)
+	p["idle_in_transaction_session_timeout"] = millis(statementTimeout)
+	p["client_connection_check_interval"] = millis(checkInterval)
+	db, err := pgxpool.NewWithConfig(ctx, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("open database: %w", err)
+	}
+	return &Store{db}, nil
+}
+
+// Close waits for connections in use and closes all.
+func (s *Store) Close() { s.db.Close() }
+
+const selectSchema = `SELECT to_regclass('received_events') IS NOT NULL`
+
+// Ping reports whether the database answers and holds our tables.
+func (s *Store) Ping(ctx context.Context) error {
+	var there bool
+	if err := s.db.QueryRow(ctx, selectSchema).Scan(&there); err != nil {
+		return unavailable(fmt.Errorf("ping database: %w", err))
+	}
+	if !there {
+		return fmt.Errorf("database has no table received_events: run hookonce migrate up")
+	}
+	return nil
+}
+
+func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }

@@ -1,0 +1,90 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hookonce/hookonce/pkg/webhook"
+)
+
+// A Client puts events on their queues. It may be used from many goroutines.
+type Client struct {
+	rdb      redis.UniversalClient
+	asynq    *asynq.Client
+	settings map[string]Settings
+	now      func() time.Time
+}
+
+// NewClient returns a client for the sources in settings. It does not close rdb.
+func NewClient(rdb redis.UniversalClient, settings map[string]Settings) *Client {
+	return &Client{rdb: rdb, asynq: asynq.NewClientFromRedisClient(rdb), settings: settings, now: time.Now}
+}
+
+// enqueueTries bounds how often a task that went away between the refusal and
+// the look at it is enqueued again.
+const enqueueTries = 3
+
+// Enqueue puts ev on its source's queue, once: a copy of an event that is in
+// hand or was done lately is a duplicate, one of a dead event sets that event
+// running again. The deadline of ctx holds.
+//
+// An error wraps [webhook.ErrNotHeld]. The event may be queued nevertheless, if
+// Redis' answer was lost; the provider's next try is then a duplicate.
+func (c *Client) Enqueue(ctx context.Context, ev webhook.Event) (webhook.Receipt, error) {
+	for range enqueueTries {
+		err := c.enqueue(ctx, newTask(ev, false), ev, taskID(ev.ID))
+		if err == nil {
+			return webhook.Receipt{Outcome: webhook.Accepted}, nil
+		}
+		if !errors.Is(err, asynq.ErrTaskIDConflict) {
+			return webhook.Receipt{}, notHeld(ev, err)
+		}
+		found, err := c.meet(ctx, ev)
+		if err != nil {
+			return webhook.Receipt{}, notHeld(ev, err)
+		}
+		if !found.gone {
+			return c.receipt(ctx, ev, found)
+		}
+	}
+	return webhook.Receipt{}, notHeld(ev, errors.New("its task came and went with each try"))
+}
+
+func notHeld(ev webhook.Event, err error) error {
+	return fmt.Errorf("enqueue %s/%s: %w: %w", ev.Source, ev.ID, webhook.ErrNotHeld, err)
+}
+
+func (c *Client) enqueue(ctx context.Context, t *asynq.Task, ev webhook.Event, id string) error {
+	s := c.settings[ev.Source]
+	_, err := c.asynq.EnqueueContext(ctx, t, asynq.TaskID(id), asynq.Queue(ev.Source), asynq.MaxRetry(unlimited),
+		asynq.Timeout(ceilSecond(s.Timeout)+asynqSlack), asynq.Retention(s.Retention))
+	return err
+}
+
+// receipt says what became of a delivery whose event had a task already. A
+// second body travels to the worker in a task of its own.
+func (c *Client) receipt(ctx context.Context, ev webhook.Event, found meeting) (webhook.Receipt, error) {
+	r := webhook.Receipt{Outcome: webhook.Duplicate, Done: found.state == stateCompleted}
+	if found.state == stateArchived {
+		r.Outcome = webhook.Requeued
+	}
+	if found.sha256 == "" || found.sha256 == shaText(ev) {
+		return r, nil
+	}
+	r.OtherBody = true
+	err := c.enqueue(ctx, newTask(ev, true), ev, conflictID(ev.ID, ev.SHA256))
+	if err != nil && !errors.Is(err, asynq.ErrTaskIDConflict) {
+		return webhook.Receipt{}, notHeld(ev, err)
+	}
+	return r, nil
+}
+
+// ceilSecond rounds up, since asynq keeps whole seconds and cuts the rest off.
+func ceilSecond(d time.Duration) time.Duration {
+	return (d + time.Second - 1).Truncate(time.Second)
+}
