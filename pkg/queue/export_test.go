@@ -1,0 +1,22 @@
+package queue
+
+import (
+	"time"
+)
+
+// What the tests look at from outside.
+var (
+	TaskID        = taskID
+	ConflictID    = conflictID
+	NewTask       = newTask
+	Fetched       = fetched
+	NewFetchPacer = newFetchPacer
+	DeathIn       = deathIn
+	RetryDelay    = retryDelay
+)
+
+// Drain is how long attempts may finish after the end of Serve's context.
+const Drain = drain
+
+// RegisterEvery sets how often s registers its queues. Call it before Serve.
+func (s *Server) RegisterEvery(d time.Duration) { s.registerEvery = d }
