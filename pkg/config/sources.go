@@ -1,0 +1,217 @@
+package config
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/hookonce/hookonce/pkg/payload"
+	"github.com/hookonce/hookonce/pkg/source"
+)
+
+// ParseSources reads a sources file, which is strict YAML: a key that is not
+// known, an empty secret or a bad value is an error that names the line and the
+// fix, and all of them are in the error, in the order of the lines. file is what
+// it calls the file.
+//
+// handlers are the names that a rule's handler may have; without them it may
+// have any, as for ingest, which calls none.
+//
+// In every text of the file ${NAME} stands for a variable, which must be set,
+// and ${NAME:-text} for one that may be missing or empty, and is then the text.
+func ParseSources(file string, data []byte, getenv func(string) (string, bool), handlers ...string) ([]source.Source, error) {
+	d := &document{file: file, getenv: getenv, handlers: handlers}
+	root, ok := d.parse(data)
+	if !ok {
+		return nil, d.err()
+	}
+	sources := root.sources()
+	if err := d.err(); err != nil {
+		return nil, err
+	}
+	return sources, nil
+}
+
+func (v value) sources() []source.Source {
+	const none = "no sources: want sources: with the name of one under it"
+	if !v.given() {
+		v.wrong(none)
+		return nil
+	}
+	top, ok := v.record("a mapping with the key sources", "sources")
+	if !ok {
+		return nil
+	}
+	if !top.key("sources").given() {
+		v.wrong(none)
+		return nil
+	}
+	named, ok := top.key("sources").mapping("a mapping of the sources by their names")
+	if ok && len(named.keys) == 0 {
+		named.wrong(none)
+	}
+	var all []source.Source
+	for _, name := range named.keys {
+		one := named.fields[name]
+		if source.ValidName(name) {
+			one.name = "source " + name + ": "
+		} else {
+			one.name = "source: "
+			one.wrong("want a name of a-z, 0-9, _ and -, at most 64 bytes: [a-z0-9_-]{1,64}")
+		}
+		all = append(all, one.source(name))
+	}
+	return all
+}
+
+var sourceKeys = []string{
+	"provider", "verify", "secrets", "id", "type", "headers", "ack_status", "max_body",
+	"max_retry", "timeout", "concurrency", "retention", "handlers",
+}
+
+func (v value) source(name string) source.Source {
+	s := source.New(name)
+	m, ok := v.record("a mapping", sourceKeys...)
+	if !ok {
+		return s
+	}
+	how := m.origin()
+	m.identity(&s, how)
+	s.Verifier = m.verifier(name, how)
+	m.limits(&s)
+	if h := m.key("headers"); h.given() {
+		s.KeepHeaders = h.headers()
+	}
+	if h := m.key("handlers"); h.given() {
+		s.Handlers = h.rules()
+	}
+	return s
+}
+
+// identity reads where id and type are.
+func (m mapping) identity(s *source.Source, how origin) {
+	id, typ := m.key("id"), m.key("type")
+	s.ID, s.Type, s.KeepHeaders = how.preset.ID, how.preset.Type, how.preset.KeepHeaders
+	own := source.Default()
+	if s.Name == own.Name && (how.kind == "none" || how.kind == "hmac") && !id.given() && !typ.given() {
+		s.ID, s.Type, s.Integers, s.Handlers = own.ID, own.Type, own.Integers, own.Handlers
+		return
+	}
+	var at source.Locator
+	if typ.locator(&at) {
+		s.Type = []source.Locator{at}
+	}
+	id.locator(&s.ID)
+	if how.kind != "" && !how.hasID() && !id.given() {
+		id.wrong("missing: say where the id of an event is, such as id: {json: /id}, or {header: X-Event-Id}")
+	}
+	if how.kind != "" && len(how.preset.Type) == 0 && !typ.given() {
+		typ.wrong("missing: say where the type of an event is, such as type: {json: /type}, or {header: X-Event-Type}")
+	}
+}
+
+func (v value) locator(to *source.Locator) bool {
+	if !v.given() {
+		return false
+	}
+	const what = "{json: /pointer} or {header: X-Name}"
+	m, ok := v.record(what, "json", "header")
+	if !ok {
+		return false
+	}
+	var at source.Locator
+	switch json, header := m.key("json"), m.key("header"); {
+	case json.given() == header.given():
+		v.wrong("want %s, one of the two", what)
+		return false
+	case json.given():
+		ok = json.pointer(&at.JSON)
+	default:
+		ok = header.header(&at.Header)
+	}
+	*to = at
+	return ok
+}
+
+// pointer reads a JSON pointer to something inside of the document.
+func (v value) pointer(to *payload.Pointer) bool {
+	var s string
+	if !v.text(&s) {
+		return false
+	}
+	p, err := payload.ParsePointer(s)
+	if err != nil {
+		v.wrong("is not a JSON pointer: want such as /data/id, with ~1 for a / in a key and ~0 for a ~")
+		return false
+	}
+	*to = p
+	return true
+}
+
+// maxBody is the largest that max_body can be.
+const maxBody = 64 << 20
+
+func (m mapping) limits(s *source.Source) {
+	status := strconv.Itoa(s.AckStatus)
+	m.key("ack_status").choice(&status, "200", "202", "204")
+	s.AckStatus, _ = strconv.Atoi(status)
+	m.key("max_body").size(&s.MaxBody, maxBody)
+	m.key("max_retry").number(&s.MaxRetry, 0, 1000)
+	m.key("concurrency").number(&s.Concurrency, 1, 1000)
+	m.key("timeout").duration(&s.Timeout, time.Second, 15*time.Minute, 1, "a duration from 1s to 15m, such as 10s")
+	m.key("retention").duration(&s.Retention, 0, 24*time.Hour, time.Second, "whole seconds from 0 to 24h, such as 10m")
+}
+
+func (v value) headers() []string {
+	var names []string
+	entries, _ := v.list("a list of the headers to keep")
+	for _, entry := range entries {
+		var name string
+		entry.header(&name)
+		names = append(names, name)
+	}
+	return names
+}
+
+// rules reads the list of handlers.
+func (v value) rules() []source.Rule {
+	var all []source.Rule
+	entries, _ := v.list("a list of {match: ..., handler: ...}")
+	for _, entry := range entries {
+		all = append(all, entry.rule())
+	}
+	return all
+}
+
+func (v value) rule() source.Rule {
+	var r source.Rule
+	m, ok := v.record("{match: ..., handler: ...}", "match", "handler", "amount")
+	if !ok {
+		return r
+	}
+	match, handler, amount := m.key("match"), m.key("handler"), m.key("amount")
+	if !match.given() {
+		match.wrong(`missing: say which types of event, such as match: "payment.*"`)
+	}
+	if !handler.given() {
+		handler.wrong("missing: want payments, or one that the worker was built with")
+	}
+	match.text(&r.Match)
+	if len(v.doc.handlers) == 0 {
+		handler.text(&r.Handler)
+	} else {
+		handler.choice(&r.Handler, v.doc.handlers...)
+	}
+	if r.Handler == "payments" {
+		r.Amount = source.Pointer("/amount")
+	} else if amount.given() {
+		amount.wrong("is for the handler payments alone")
+	}
+	if amount.given() {
+		if at, ok := amount.record("{json: /pointer}", "json"); ok && at.key("json").given() {
+			at.key("json").pointer(&r.Amount)
+		} else if ok {
+			amount.wrong("want {json: /pointer}")
+		}
+	}
+	return r
+}
