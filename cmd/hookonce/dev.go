@@ -1,0 +1,309 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hookonce/hookonce/migrations"
+	"github.com/hookonce/hookonce/pkg/dashboard"
+	"github.com/hookonce/hookonce/pkg/demo"
+	"github.com/hookonce/hookonce/pkg/devstack"
+	"github.com/hookonce/hookonce/pkg/handler"
+	"github.com/hookonce/hookonce/pkg/httpserve"
+	"github.com/hookonce/hookonce/pkg/program"
+	"github.com/hookonce/hookonce/pkg/queue"
+	"github.com/hookonce/hookonce/pkg/telemetry"
+)
+
+// A devRun is one run of hookonce dev.
+type devRun struct {
+	*console
+	keep, once            bool
+	envFile               string
+	databaseURL, redisURL string
+}
+
+func (c *console) devCommand() *cobra.Command {
+	d := &devRun{console: c}
+	cmd := &cobra.Command{
+		Use:   "dev",
+		Short: "Run everything here, on a Redis and a Postgres of its own",
+		Long: "Run ingest, worker and dashboard in this process, on a Redis and a Postgres of its own.\n" +
+			"HOOKONCE_CONFIG and INGEST_ADDR are taken from the environment; the databases only from the flags.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return d.run(cmd.Context()) },
+	}
+	f := cmd.Flags()
+	f.BoolVar(&d.once, "once", false, "tell the story of a webhook that is delivered more than once, and exit 0 if all went as promised")
+	f.BoolVar(&d.keep, "keep", false, "keep the data in .hookonce/data for the next run")
+	f.StringVar(&d.envFile, "env-file", devEnvFile, "write the addresses here")
+	f.StringVar(&d.databaseURL, "database-url", "", "use this Postgres")
+	f.StringVar(&d.redisURL, "redis-url", "", "use this Redis")
+	return cmd
+}
+
+// run starts the stack and what runs on it, and returns when ctx ends, or the
+// demo does.
+func (d *devRun) run(ctx context.Context) (err error) {
+	stack, err := devstack.Start(ctx, d.stackOptions())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stack.Close()) }()
+	for _, note := range stack.Notes {
+		fmt.Fprintln(d.stderr, note)
+	}
+	if _, err := migrations.Up(ctx, stack.DatabaseURL); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	sources, remove, err := d.sourcesFile()
+	if err != nil {
+		return err
+	}
+	defer remove()
+	story := demo.New()
+	t := &theater{
+		devRun: d, stack: stack, environ: d.programEnviron(stack, sources),
+		handlers: map[string]handler.Handler{"demo": story.Handler},
+		addresses: map[string]string{
+			"DATABASE_URL": stack.DatabaseURL, "REDIS_URL": stack.RedisURL, "HOOKONCE_CONFIG": sources,
+		},
+	}
+	if err := t.open(ctx); err != nil {
+		return errors.Join(err, t.close(cancel))
+	}
+	if d.once {
+		err = d.tell(ctx, story, t)
+	} else {
+		err = t.show(ctx)
+	}
+	return errors.Join(err, t.close(cancel))
+}
+
+func (d *devRun) stackOptions() devstack.Options {
+	o := devstack.Options{
+		RedisURL:    d.redisURL,
+		DatabaseURL: d.databaseURL,
+		Log:         slog.New(slog.NewTextHandler(d.stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
+	}
+	if d.keep {
+		o.Dir, o.Keep = filepath.Join(".hookonce", "data"), true
+	}
+	return o
+}
+
+// devSources is the sources file of a run that is given none. A hookonce.yaml
+// that lies here is not taken: it is for production, with secrets to be set.
+const devSources = "sources: {default: {verify: none}}\n"
+
+// sourcesFile is where ingest and worker find their sources. remove deletes it
+// if it was made here.
+func (d *devRun) sourcesFile() (name string, remove func(), err error) {
+	text := []byte(devSources)
+	if d.once {
+		text = demo.Sources
+	} else if name := d.getenv("HOOKONCE_CONFIG"); name != "" {
+		name, err := filepath.Abs(name)
+		return name, func() {}, err
+	}
+	f, err := os.CreateTemp("", "hookonce-*.yaml")
+	if err != nil {
+		return "", nil, err
+	}
+	_, err = f.Write(text)
+	return f.Name(), func() { os.Remove(f.Name()) }, errors.Join(err, f.Close())
+}
+
+// programEnviron is the environment that ingest and worker see.
+func (d *devRun) programEnviron(stack *devstack.Stack, sources string) []string {
+	set := map[string]string{
+		"REDIS_URL":       stack.RedisURL,
+		"DATABASE_URL":    stack.DatabaseURL,
+		"HOOKONCE_CONFIG": sources,
+		"OPS_ADDR":        "127.0.0.1:0",
+		"LOG_FORMAT":      "text",
+	}
+	if d.once {
+		maps.Copy(set, map[string]string{
+			"DEMO_SECRET": demo.Secret, "INGEST_ADDR": "127.0.0.1:0", "WORKER_SOURCES": "",
+			"RETRY_MIN": "500ms", "RETRY_MAX": "1s", "LOG_LEVEL": "error",
+		})
+	} else {
+		set["INGEST_ADDR"] = d.ingestAddr()
+	}
+	return with(d.environ, set)
+}
+
+const devAddr = "127.0.0.1:8080"
+
+// ingestAddr is where ingest listens: by default at a well-known address, or at
+// any free one if that is taken.
+func (d *devRun) ingestAddr() string {
+	if addr := d.getenv("INGEST_ADDR"); addr != "" {
+		return addr
+	}
+	ln, err := net.Listen("tcp", devAddr)
+	if err != nil {
+		fmt.Fprintf(d.stderr, "%s is taken: ingest listens on another port\n", devAddr)
+		return "127.0.0.1:0"
+	}
+	ln.Close()
+	return devAddr
+}
+
+func (d *devRun) tell(ctx context.Context, story *demo.Story, t *theater) error {
+	rdb, err := queue.Dial(t.stack.RedisURL, queue.Profile{Read: 3 * time.Second, Pool: 2})
+	if err != nil {
+		return err
+	}
+	defer rdb.Close()
+	err = story.Tell(ctx, demo.Stage{
+		IngestURL:   t.addresses["INGEST_URL"],
+		DatabaseURL: t.stack.DatabaseURL,
+		Forget:      func(ctx context.Context, source, id string) error { return queue.Forget(ctx, rdb, source, id) },
+		Out:         d.stdout,
+	})
+	if err != nil {
+		return fmt.Errorf("not as promised:\n%w", err)
+	}
+	d.printf("\nAll as promised.\n")
+	return nil
+}
+
+// A theater is what runs on the stack: ingest, worker and dashboard.
+type theater struct {
+	*devRun
+	stack     *devstack.Stack
+	environ   []string
+	handlers  map[string]handler.Handler
+	addresses map[string]string
+
+	running []chan error
+}
+
+// open starts all parts and returns once they listen.
+func (t *theater) open(ctx context.Context) error {
+	err := t.start(ctx, program.Ingest, func(public, ops net.Addr) {
+		t.addresses["INGEST_URL"], t.addresses["INGEST_OPS_URL"] = httpURL(public), httpURL(ops)
+	})
+	if err != nil {
+		return err
+	}
+	err = t.start(ctx, program.Worker, func(_, ops net.Addr) { t.addresses["WORKER_OPS_URL"] = httpURL(ops) })
+	if err != nil {
+		return err
+	}
+	return t.start(ctx, t.dashboard, func(public, _ net.Addr) { t.addresses["DASHBOARD_URL"] = httpURL(public) })
+}
+
+func httpURL(a net.Addr) string { return "http://" + a.String() }
+
+// start runs a program and returns when it listens, or has failed to.
+func (t *theater) start(ctx context.Context, run func(context.Context, program.Options) error, listening func(public, ops net.Addr)) error {
+	ready, done := make(chan struct{}), make(chan error, 1)
+	o := program.Options{Environ: t.environ, Stderr: t.stderr, Handlers: t.handlers, Listening: func(public, ops net.Addr) {
+		listening(public, ops)
+		close(ready)
+	}}
+	go func() { done <- run(ctx, o) }()
+	select {
+	case <-ready:
+		t.running = append(t.running, done)
+		return nil
+	case err := <-done:
+		return err
+	}
+}
+
+// dashboard serves asynqmon.
+func (t *theater) dashboard(ctx context.Context, o program.Options) error {
+	page := dashboard.New(func() any {
+		rdb, err := queue.Dial(t.stack.RedisURL, queue.Profile{Read: 3 * time.Second, Pool: 4})
+		if err != nil {
+			return err // the dashboard says that this is no client
+		}
+		return rdb
+	})
+	defer page.Close()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	o.Listening(ln.Addr(), nil)
+	return httpserve.Serve(ctx, ln, page, telemetry.NewLog(t.stderr, slog.LevelWarn, "text"))
+}
+
+// show says where everything is, until ctx ends or a part fails.
+func (t *theater) show(ctx context.Context) error {
+	remove, err := t.writeEnv()
+	if err != nil {
+		return err
+	}
+	defer remove()
+	t.printf(`
+Try it:
+  curl -i %[1]s/webhooks -H 'Content-Type: application/json' -d '{"event_id":"evt_1","event_type":"payment.succeeded","amount":4200,"timestamp":%[2]d}'
+  %[3]s send --copies 5 --parallel
+  %[3]s events list
+`, t.addresses["INGEST_URL"], time.Now().Unix(), self())
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-t.running[0]:
+		t.running[0] <- nil
+		return err
+	case err := <-t.running[1]:
+		t.running[1] <- nil
+		return err
+	}
+}
+
+// self is how this program was called, for lines to paste.
+func self() string {
+	if strings.Contains(os.Args[0], "go-build") {
+		return "go run ./cmd/hookonce"
+	}
+	return os.Args[0]
+}
+
+// writeEnv prints the addresses and writes them to the file in which other
+// commands look for them. remove takes them back: they lead nowhere afterwards.
+func (t *theater) writeEnv() (remove func(), err error) {
+	var lines bytes.Buffer
+	for _, name := range slices.Sorted(maps.Keys(t.addresses)) {
+		fmt.Fprintf(&lines, "%s=%s\n", name, t.addresses[name])
+	}
+	if err := os.MkdirAll(filepath.Dir(t.envFile), 0o755); err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(t.envFile, lines.Bytes(), 0o600); err != nil {
+		return nil, err
+	}
+	io.Copy(t.stdout, &lines)
+	return func() { os.Remove(t.envFile) }, nil
+}
+
+// close ends all parts and waits for them.
+func (t *theater) close(cancel context.CancelFunc) error {
+	cancel()
+	var errs []error
+	for _, done := range t.running {
+		errs = append(errs, <-done)
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,48 @@
+// Command hookonce is the tool for people: it runs everything on one machine,
+// sends events, and shows what became of them.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the program at once
+	if err := run(ctx, os.Args[1:], os.Environ(), os.Stdout, os.Stderr); err != nil {
+		fmt.Fprintln(os.Stderr, "hookonce:", err)
+		os.Exit(1)
+	}
+}
+
+// run is the whole program. Tests call it too.
+func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) error {
+	root := &cobra.Command{
+		Use:           "hookonce",
+		Short:         "Receive webhooks, and make each event's effect happen exactly once",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	c := &console{environ: environ, stdout: stdout, stderr: stderr}
+	root.AddCommand(c.devCommand(), c.migrateCommand(), c.sendCommand(), c.eventsCommand(), healthcheckCommand())
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	return root.ExecuteContext(ctx)
+}
+
+// A console is what the commands share: where they read and write.
+type console struct {
+	environ []string
+	stdout  io.Writer
+	stderr  io.Writer
+}
+
+func (c *console) printf(format string, args ...any) { fmt.Fprintf(c.stdout, format, args...) }

@@ -1,0 +1,177 @@
+package ingest
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/hookonce/hookonce/pkg/signature"
+	"github.com/hookonce/hookonce/pkg/webhook"
+)
+
+// Reasons of ingest's own to refuse a delivery.
+var (
+	errUnknownSource = errors.New("unknown source")
+	errMethod        = errors.New("method not allowed")
+	errOverloaded    = errors.New("too many deliveries wait for the queue")
+)
+
+// A mediaError says what is wrong with the type or encoding of a body.
+type mediaError struct{ reason string }
+
+func (e *mediaError) Error() string { return e.reason }
+
+// An unreadableError means that a body broke off or was not framed as HTTP asks.
+type unreadableError struct{ err error }
+
+func (e *unreadableError) Error() string { return "body: " + e.err.Error() }
+func (e *unreadableError) Unwrap() error { return e.err }
+
+// An answer is what the provider reads.
+type answer struct {
+	Status  webhook.Outcome `json:"status"`
+	Message string          `json:"message"`
+	EventID string          `json:"event_id"`
+}
+
+// retryAfter is how many seconds a provider that honours it should wait.
+const retryAfter = "5"
+
+// judge is the one place where an error becomes a status, the words that the
+// sender reads, and the one word that log and metrics have.
+func judge(err error) (code int, message, reason string) {
+	if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return http.StatusRequestEntityTooLarge, fmt.Sprintf("Payload too large: the limit is %d bytes.", tooLarge.Limit), "too_large"
+	}
+	if media, ok := errors.AsType[*mediaError](err); ok {
+		return http.StatusUnsupportedMediaType, media.reason + ".", "media_type"
+	}
+	if invalid, ok := errors.AsType[*webhook.InvalidError](err); ok {
+		return http.StatusBadRequest, "Invalid payload: " + invalid.Error() + ".", "invalid"
+	}
+	if _, ok := errors.AsType[*unreadableError](err); ok {
+		return http.StatusBadRequest, "Invalid payload: the body could not be read to its end.", "unreadable"
+	}
+	switch {
+	case errors.Is(err, errUnknownSource):
+		return http.StatusNotFound, "No such source.", "unknown_source"
+	case errors.Is(err, errMethod):
+		return http.StatusMethodNotAllowed, "Only POST is allowed.", "method"
+	case errors.Is(err, webhook.ErrUnverified):
+		return http.StatusUnauthorized, "Signature verification failed.", signatureReason(err)
+	case errors.Is(err, errOverloaded):
+		return http.StatusServiceUnavailable, "Too busy to hold the event: send it again.", "overloaded"
+	}
+	return http.StatusServiceUnavailable, "The event cannot be held now: send it again.", "not_held"
+}
+
+// signatureReason is for log and metric only: the sender is told nothing that
+// would help to forge.
+func signatureReason(err error) string {
+	if e, ok := errors.AsType[*signature.Error](err); ok {
+		return string(e.Reason)
+	}
+	return "unverified"
+}
+
+// refuse answers with an error. Nothing of the delivery was kept, so its hash
+// is logged.
+func (d *delivery) refuse(c echo.Context, err error) error {
+	code, message, reason := judge(err)
+	d.report.Reason = reason
+	d.observe()
+	level := slog.LevelInfo
+	if code >= http.StatusInternalServerError {
+		level = slog.LevelError
+	}
+	args := []any{"source", d.report.Source, "code", code, "reason", reason, "err", err}
+	if !d.readAt.IsZero() {
+		args = append(args, "body_sha256", hex.EncodeToString(d.event.SHA256[:]))
+	}
+	d.Log.Log(c.Request().Context(), level, "delivery refused", args...)
+	switch code {
+	case http.StatusServiceUnavailable:
+		c.Response().Header().Set("Retry-After", retryAfter)
+	case http.StatusMethodNotAllowed:
+		c.Response().Header().Set("Allow", http.MethodPost)
+	}
+	return c.JSON(code, answer{webhook.Refused, message, d.eventID()})
+}
+
+func (d *delivery) eventID() string {
+	if d.event.ID == "" {
+		return "unknown"
+	}
+	return d.event.ID
+}
+
+// acknowledge answers for an event that is held.
+func (d *delivery) acknowledge(c echo.Context, r webhook.Receipt) error {
+	d.report.Outcome, d.report.OtherBody = r.Outcome, r.OtherBody
+	d.observe()
+	d.logReceipt(c, r)
+	if d.src.AckStatus == http.StatusNoContent {
+		return c.NoContent(http.StatusNoContent)
+	}
+	return c.JSON(d.src.AckStatus, answer{r.Outcome, receiptMessage(r), d.event.ID})
+}
+
+func receiptMessage(r webhook.Receipt) string {
+	switch {
+	case r.Outcome == webhook.Requeued:
+		return "Dead event accepted again."
+	case r.Outcome == webhook.Duplicate && r.Done:
+		return "Duplicate event: already processed."
+	case r.Outcome == webhook.Duplicate:
+		return "Duplicate event: processing is already in progress."
+	}
+	return "Event accepted for processing."
+}
+
+func (d *delivery) logReceipt(c echo.Context, r webhook.Receipt) {
+	ctx, args := c.Request().Context(), []any{"source", d.src.Name, "event_id", d.event.ID}
+	switch r.Outcome {
+	case webhook.Accepted:
+		d.Log.DebugContext(ctx, "accepted", args...)
+	case webhook.Requeued:
+		d.Log.InfoContext(ctx, "requeued: the event was dead", args...)
+	default:
+		d.Log.InfoContext(ctx, "duplicate", append(args, "layer", "taskid")...)
+	}
+	if r.OtherBody {
+		d.Log.WarnContext(ctx, "the event's id came with another body: the first stays", append(args, "body_sha256", hex.EncodeToString(d.event.SHA256[:]))...)
+	}
+}
+
+func (d *delivery) observe() {
+	if !d.readAt.IsZero() {
+		d.report.Took = d.Now().Sub(d.readAt)
+	}
+	d.Observe(d.report)
+}
+
+// unrouted answers what no route took: a path that is not ours, or a panic.
+func (s *server) unrouted(err error, c echo.Context) {
+	if c.Response().Committed {
+		return
+	}
+	d := &delivery{server: s, report: Report{Outcome: webhook.Refused}}
+	if unrouted, ok := errors.AsType[*echo.HTTPError](err); ok {
+		err = errUnknownSource
+		if unrouted.Code == http.StatusMethodNotAllowed { // one that HTTP does not know
+			err = errMethod
+		}
+	}
+	if err := d.refuse(c, err); err != nil {
+		s.Log.DebugContext(c.Request().Context(), "answer not sent", "err", err)
+	}
+}
+
+func (s *server) panicked(c echo.Context, err error, stack []byte) error {
+	s.Log.ErrorContext(c.Request().Context(), "panic in ingest", "err", err, "stack", string(stack))
+	return err
+}

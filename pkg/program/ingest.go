@@ -1,0 +1,70 @@
+package program
+
+import (
+	"context"
+	"time"
+
+	"github.com/hookonce/hookonce/pkg/config"
+	"github.com/hookonce/hookonce/pkg/httpserve"
+	"github.com/hookonce/hookonce/pkg/ingest"
+	"github.com/hookonce/hookonce/pkg/queue"
+	"github.com/hookonce/hookonce/pkg/telemetry"
+)
+
+// Ingest receives webhooks and puts them on the queue, until ctx ends. Then it
+// answers what it has read.
+func Ingest(ctx context.Context, o Options) error {
+	if asked, err := o.help(config.Ingest{}); asked || err != nil {
+		return err
+	}
+	cfg, err := config.ReadIngest(o.Environ)
+	if err != nil {
+		return err
+	}
+	log := telemetry.NewLog(o.Stderr, cfg.Log.Level, cfg.Log.Format).With("program", "ingest")
+	metrics := telemetry.NewMetrics()
+
+	rdb, err := queue.Dial(cfg.RedisURL, queue.IngestProfile(cfg.AckTimeout))
+	if err != nil {
+		return err
+	}
+	defer rdb.Close()
+
+	public := ingest.New(ingest.Options{
+		Queue:       queue.NewClient(rdb, queueSettings(cfg.Sources)),
+		Sources:     cfg.Sources,
+		AckTimeout:  cfg.AckTimeout,
+		MaxInflight: cfg.MaxInflight,
+		Now:         time.Now,
+		Observe:     func(r ingest.Report) { observeDelivery(metrics, r) },
+		Log:         log,
+	})
+	ops := httpserve.Ops(metrics.Handler(), redisCheck(rdb))
+
+	publicListener, opsListener, err := listen(cfg.Addr, cfg.OpsAddr)
+	if err != nil {
+		return err
+	}
+	warnVolatile(ctx, rdb, log)
+	log.InfoContext(ctx, "listening", "addr", publicListener.Addr().String(), "ops", opsListener.Addr().String(), "sources", len(cfg.Sources))
+	if o.Listening != nil {
+		o.Listening(publicListener.Addr(), opsListener.Addr())
+	}
+	return together(ctx,
+		func(ctx context.Context) error { return httpserve.Serve(ctx, publicListener, public, log) },
+		func(ctx context.Context) error { return httpserve.Serve(ctx, opsListener, ops, log) },
+	)
+}
+
+func observeDelivery(m *telemetry.Metrics, r ingest.Report) {
+	m.Delivery(r.Source, string(r.Outcome), r.Took)
+	switch {
+	case r.Reason != "":
+		m.Refusal(r.Source, r.Reason)
+	case r.Outcome == "duplicate":
+		m.Duplicate(r.Source, "taskid")
+	}
+	if r.OtherBody {
+		m.Conflict(r.Source)
+	}
+}

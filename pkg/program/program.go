@@ -1,0 +1,148 @@
+// Package program wires the long-running programs: it is the one place that
+// knows all parts. cmd/ingest and cmd/worker are these functions; hookonce dev
+// runs both in one process; and who writes handlers in Go calls [Worker] from a
+// main of their own:
+//
+//	program.Worker(ctx, program.Options{
+//		Environ:  os.Environ(),
+//		Stderr:   os.Stderr,
+//		Handlers: map[string]handler.Handler{"invoices": invoices},
+//	})
+//
+// with `handler: invoices` in the sources file.
+package program
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"slices"
+	"syscall"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hookonce/hookonce/pkg/config"
+	"github.com/hookonce/hookonce/pkg/handler"
+	"github.com/hookonce/hookonce/pkg/httpserve"
+	"github.com/hookonce/hookonce/pkg/queue"
+	"github.com/hookonce/hookonce/pkg/source"
+)
+
+// Options are what a program gets from the process it runs in.
+type Options struct {
+	Args    []string // without the program's name; only -h is known
+	Environ []string // as os.Environ returns it
+	Stderr  io.Writer
+
+	// Handlers are those of the worker beside the built-in ones, by the name
+	// that the sources file gives them.
+	Handlers map[string]handler.Handler
+
+	// Listening, if set, is called once all listeners are open: the public one
+	// (nil in a worker) and that for operators.
+	Listening func(public, ops net.Addr)
+}
+
+// Main runs a program until SIGINT or SIGTERM, and exits. A second signal ends
+// it at once.
+func Main(name string, run func(context.Context, Options) error) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	if err := run(ctx, Options{Args: os.Args[1:], Environ: os.Environ(), Stderr: os.Stderr}); err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
+		os.Exit(1)
+	}
+}
+
+// help answers -h, and refuses other arguments.
+func (o Options) help(settings any) (asked bool, err error) {
+	switch {
+	case len(o.Args) == 0:
+		return false, nil
+	case len(o.Args) == 1 && slices.Contains([]string{"-h", "-help", "--help"}, o.Args[0]):
+		config.Help(o.Stderr, settings)
+		return true, nil
+	}
+	return false, fmt.Errorf("unknown argument %q: settings are environment variables, see -h", o.Args[0])
+}
+
+// queueSettings are what the sources want of their queues.
+func queueSettings(sources []source.Source) map[string]queue.Settings {
+	settings := map[string]queue.Settings{}
+	for _, s := range sources {
+		settings[s.Name] = queue.Settings{Timeout: s.Timeout, Retention: s.Retention, Concurrency: s.Concurrency}
+	}
+	return settings
+}
+
+func redisCheck(rdb redis.UniversalClient) httpserve.Check {
+	return httpserve.Check{Name: "redis", Run: func(ctx context.Context) (string, error) {
+		if err := queue.Ping(ctx, rdb); err != nil {
+			return "", err
+		}
+		if queue.IsVolatile(ctx, rdb) {
+			return "ok, but " + volatile, nil
+		}
+		return "", nil
+	}}
+}
+
+const volatile = "it keeps nothing over a restart: a 2xx lives only as long as this Redis (turn on appendonly)"
+
+// warnVolatile says aloud that an acknowledgement is worth less.
+func warnVolatile(ctx context.Context, rdb redis.UniversalClient, log *slog.Logger) {
+	if queue.Ping(ctx, rdb) == nil && queue.IsVolatile(ctx, rdb) {
+		log.WarnContext(ctx, "redis: "+volatile)
+	}
+}
+
+// listen opens the listener for operators, and the public one if it is named.
+func listen(public, ops string) (p, o net.Listener, err error) {
+	if public != "" {
+		if p, err = net.Listen("tcp", public); err != nil {
+			return nil, nil, fmt.Errorf("INGEST_ADDR: %w", err)
+		}
+	}
+	if o, err = net.Listen("tcp", ops); err != nil {
+		if p != nil {
+			p.Close()
+		}
+		return nil, nil, fmt.Errorf("OPS_ADDR: %w", err)
+	}
+	return p, o, nil
+}
+
+// together runs all of fs, ends them all when one fails, and returns when all
+// have.
+func together(ctx context.Context, fs ...func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	results := make(chan error, len(fs))
+	for _, f := range fs {
+		go func() {
+			err := f(ctx)
+			cancel()
+			results <- err
+		}()
+	}
+	var errs []error
+	for range fs {
+		errs = append(errs, <-results)
+	}
+	return errors.Join(errs...)
+}
+
+// workerName is new at each start: a worker that comes back is another.
+func workerName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "worker"
+	}
+	return fmt.Sprintf("%s-%d-%s", host, os.Getpid(), rand.Text()[:8])
+}
