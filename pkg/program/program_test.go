@@ -1,0 +1,300 @@
+package program_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hookonce/hookonce/pkg/devstack"
+	"github.com/hookonce/hookonce/pkg/devstack/stacktest"
+	"github.com/hookonce/hookonce/pkg/signature"
+)
+
+// TestRealPayloads sends what providers really send, signed as they sign,
+// through ingest and worker, and compares what is stored.
+func TestRealPayloads(t *testing.T) {
+	t.Parallel()
+	shared := sharedFolder(t)
+	github, stripe := stacktest.Source(t), stacktest.Source(t)
+	s := newStage(t, stacktest.Redis(t), stacktest.Postgres(t), fmt.Sprintf(`
+sources:
+  %s: {provider: github, secrets: [old-secret, github-secret]}
+  %s: {provider: stripe, secrets: [whsec_stripe]}
+`, github, stripe))
+	ingest := s.start("ingest")
+	s.start("worker")
+
+	sent := map[string][sha256.Size]byte{}
+	for i, file := range payloads(t, filepath.Join(shared, "corpus", "github")) {
+		id := fmt.Sprintf("72d3162e-cc78-11e3-81ab-%012d", i)
+		h := sign(t, signature.GitHub(), "github-secret", file.body)
+		h.Set("X-GitHub-Delivery", id)
+		h.Set("X-GitHub-Event", strings.Split(file.name, "__")[0])
+		if a := post(t, ingest.url+"/webhooks/"+github, h, file.body); a.Code != 200 || a.Status != "accepted" || a.EventID != id {
+			t.Errorf("%s: %+v, want it accepted", file.name, a)
+		}
+		sent[github+"/"+id] = sha256.Sum256(file.body)
+	}
+	for i, file := range payloads(t, filepath.Join(shared, "corpus", "stripe")) {
+		body, id := withOwnID(t, file.body, i)
+		if a := post(t, ingest.url+"/webhooks/"+stripe, sign(t, signature.Stripe(), "whsec_stripe", body), body); a.Code != 200 || a.EventID != id {
+			t.Errorf("%s: %+v, want it accepted", file.name, a)
+		}
+		sent[stripe+"/"+id] = sha256.Sum256(body)
+	}
+	s.awaitCompleted(len(sent))
+	rows, err := s.db.Query(t.Context(), `SELECT source || '/' || event_id, payload, payload_sha256 FROM received_events`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var key string
+		var payload, sum []byte
+		if err := rows.Scan(&key, &payload, &sum); err != nil {
+			t.Fatal(err)
+		}
+		want := sent[key]
+		if got := sha256.Sum256(payload); got != want || !bytes.Equal(sum, want[:]) {
+			t.Errorf("%s: stored %s, want %s", key, hex.EncodeToString(got[:]), hex.EncodeToString(want[:]))
+		}
+		delete(sent, key)
+	}
+	if err := rows.Err(); err != nil || len(sent) > 0 {
+		t.Errorf("not stored: %v, %v", sent, err)
+	}
+}
+
+type payloadFile struct {
+	name string
+	body []byte
+}
+
+func payloads(t *testing.T, dir string) []payloadFile {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(dir, "*.json"))
+	if err != nil || len(names) < 10 {
+		t.Fatalf("%s: %d payloads, %v", dir, len(names), err)
+	}
+	var files []payloadFile
+	for _, name := range names {
+		body, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, payloadFile{filepath.Base(name), body})
+	}
+	return files
+}
+
+// withOwnID replaces the id of an event, which fixtures share, in the bytes.
+func withOwnID(t *testing.T, body []byte, i int) ([]byte, string) {
+	t.Helper()
+	var doc struct{ ID string }
+	if err := json.Unmarshal(body, &doc); err != nil || doc.ID == "" {
+		t.Fatalf("payload without id: %v", err)
+	}
+	id := fmt.Sprintf("evt_%06d", i)
+	return bytes.Replace(body, []byte(`"`+doc.ID+`"`), []byte(`"`+id+`"`), 1), id
+}
+
+func sign(t *testing.T, scheme signature.Scheme, secret string, body []byte) http.Header {
+	t.Helper()
+	v, err := scheme.Verifier([]string{secret})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v.Sign("", body, time.Now())
+}
+
+// TestCopies delivers 50 copies of one event at once, to two ingests with two
+// workers, and again when Redis does not remember it.
+func TestCopies(t *testing.T) {
+	t.Parallel()
+	const source = "sources: {default: {verify: none, retention: %s}}\n"
+	tests := []struct {
+		name      string
+		retention string
+		between   func(*redis.Client) error // what happens between two rounds of copies
+	}{
+		{"remembered", "10m", nil},
+		{"retention 0", "0s", nil},
+		{"flushall", "10m", func(rdb *redis.Client) error { return rdb.FlushAll(context.Background()).Err() }},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			stack := stacktest.Private(t, devstack.Options{Fast: true}) // it may be flushed
+			s := newStage(t, stack.RedisURL, stack.DatabaseURL, fmt.Sprintf(source, tt.retention))
+			ingests := []*process{s.start("ingest"), s.start("ingest")}
+			workers := []*process{s.start("worker"), s.start("worker")}
+
+			first := s.copies(ingests, 50)
+			if tt.retention != "0s" && (first["accepted"] != 1 || first["duplicate"] != 49) {
+				t.Errorf("answers %v, want 1 accepted and 49 duplicate", first)
+			}
+			s.awaitCompleted(1)
+			if tt.between != nil {
+				o, err := redis.ParseURL(stack.RedisURL)
+				if err != nil {
+					t.Fatal(err)
+				}
+				rdb := redis.NewClient(o)
+				defer rdb.Close()
+				if err := tt.between(rdb); err != nil {
+					t.Fatal(err)
+				}
+			}
+			second := s.copies(ingests, 50)
+			if tt.between != nil && second["accepted"] == 0 {
+				t.Errorf("answers %v after Redis forgot, want the copies accepted and caught later", second)
+			}
+			if total := first["accepted"] + first["duplicate"] + second["accepted"] + second["duplicate"]; total != 100 {
+				t.Errorf("answers %v and %v, want 100 that are accepted or duplicate", first, second)
+			}
+			for _, w := range workers {
+				w.stop(t) // with all that it has in hand
+			}
+			if n := s.count(`SELECT count(*) FROM payments`); n != 1 {
+				t.Errorf("%d payments, want 1", n)
+			}
+		})
+	}
+}
+
+// copies delivers one event n times at once, and counts the answers.
+func (s *stage) copies(ingests []*process, n int) map[string]int {
+	s.tb.Helper()
+	var mu sync.Mutex
+	got := map[string]int{}
+	var wg sync.WaitGroup
+	start := make(chan struct{})
+	for i := range n {
+		wg.Go(func() {
+			<-start
+			a, err := tryPost(ingests[i%len(ingests)].url+"/webhooks", http.Header{}, payment("evt_copies", 4200))
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil || a.Code != 200 {
+				s.tb.Errorf("answer %+v, %v", a, err)
+			}
+			got[a.Status]++
+		})
+	}
+	close(start)
+	wg.Wait()
+	return got
+}
+
+// TestKilledWorker kills a worker whose handler has written and not committed.
+func TestKilledWorker(t *testing.T) {
+	t.Parallel()
+	name := stacktest.Source(t)
+	redisURL := stacktest.Redis(t)
+	s := newStage(t, redisURL, stacktest.Postgres(t), fmt.Sprintf(`
+sources:
+  %s:
+    verify: none
+    id: {json: /event_id}
+    type: {json: /event_type}
+    timeout: 1s
+    handlers: [{match: "*", handler: stall}]
+`, name))
+	ingest, first := s.start("ingest"), s.start("worker")
+	post(t, ingest.url+"/webhooks/"+name, http.Header{}, payment("evt_killed", 1))
+	first.await(t, "stalled")
+	first.kill(t)
+	if n := s.count(`SELECT count(*) FROM effects`); n != 0 {
+		t.Fatalf("%d effects of a killed attempt, want none", n)
+	}
+	eventually(t, "the lease ends", func() bool {
+		return s.count(`SELECT count(*) FROM received_events WHERE lease_until < clock_timestamp()`) == 1
+	})
+	s.ageLease(redisURL, name)
+	s.start("worker")
+	s.awaitCompleted(1)
+	if n := s.count(`SELECT count(*) FROM effects WHERE attempt = 2`); n != 1 || s.count(`SELECT count(*) FROM effects`) != 1 {
+		t.Errorf("%d effects of attempt 2, want that one alone", n)
+	}
+	if n := s.count(`SELECT count(*) FROM event_attempts WHERE attempt = 1 AND kind = 'lost'`); n != 1 {
+		t.Errorf("%d lost attempts, want the first noted", n)
+	}
+}
+
+// ageLease does to asynq's lease what two minutes would: a worker that starts
+// then finds its task lost.
+func (s *stage) ageLease(redisURL, source string) {
+	s.tb.Helper()
+	o, err := redis.ParseURL(redisURL)
+	if err != nil {
+		s.tb.Fatal(err)
+	}
+	rdb := redis.NewClient(o)
+	defer rdb.Close()
+	key := "asynq:{" + source + "}:lease"
+	aged, err := rdb.ZAddXX(context.Background(), key, redis.Z{Score: float64(time.Now().Add(-2 * time.Minute).Unix()), Member: "evt_killed"}).Result()
+	if err != nil || aged != 0 { // ZADD counts what it adds
+		s.tb.Fatalf("age the lease: %d, %v", aged, err)
+	}
+}
+
+// TestHealth asks what operators ask.
+func TestHealth(t *testing.T) {
+	t.Parallel()
+	stack := stacktest.Private(t, devstack.Options{Fast: true}) // it is stopped
+	s := newStage(t, stack.RedisURL, stack.DatabaseURL, "sources: {default: {verify: none}}\n")
+	ingest, worker := s.start("ingest"), s.start("worker")
+	for _, p := range []*process{ingest, worker} {
+		for _, path := range []string{"/healthz", "/readyz", "/metrics"} {
+			if code := get(t, p.ops+path); code != 200 {
+				t.Errorf("%s%s = %d, want 200", p.ops, path, code)
+			}
+		}
+	}
+	for _, path := range []string{"/healthz", "/readyz", "/metrics", "/"} {
+		if code := get(t, ingest.url+path); code != 404 {
+			t.Errorf("%s on the public port = %d, want 404", path, code)
+		}
+	}
+	if err := stack.Redis.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []*process{ingest, worker} {
+		if code := get(t, p.ops+"/readyz"); code != 503 {
+			t.Errorf("readyz without Redis = %d, want 503", code)
+		}
+	}
+	if a := post(t, ingest.url+"/webhooks", http.Header{}, payment("evt_1", 1)); a.Code != 503 || a.Status != "error" {
+		t.Errorf("delivery without Redis = %+v, want 503", a)
+	}
+	if err := stack.Redis.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the event is accepted", func() bool {
+		a, err := tryPost(ingest.url+"/webhooks", http.Header{}, payment("evt_1", 1))
+		return err == nil && a.Code == 200
+	})
+	s.awaitCompleted(1)
+}
+
+func get(t *testing.T, url string) int {
+	t.Helper()
+	resp, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	return resp.StatusCode
+}
