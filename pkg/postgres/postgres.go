@@ -11,6 +11,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -39,7 +40,7 @@ const (
 func Open(ctx context.Context, url string, conns int) (*Store, error) {
 	cfg, err := pgxpool.ParseConfig(url)
 	if err != nil {
-		return nil, fmt.Errorf("DATABASE_URL: %w", err)
+		return nil, fmt.Errorf("DATABASE_URL: %s", reason(err))
 	}
 	cfg.MaxConns = int32(conns)
 	cfg.ConnConfig.ConnectTimeout = 3 * time.Second
@@ -60,6 +61,13 @@ func Open(ctx context.Context, url string, conns int) (*Store, error) {
 		return nil, fmt.Errorf("open database: %w", err)
 	}
 	return &Store{db}, nil
+}
+
+// reason is what err, of a URL that cannot be parsed, says after the URL. pgx
+// masks a password in it only where it recognizes one.
+func reason(err error) string {
+	text := err.Error()
+	return strings.TrimPrefix(text[strings.LastIndex(text, "`")+1:], ": ")
 }
 
 // Close waits for connections in use and closes all.

@@ -1,0 +1,89 @@
+package postgres_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"io"
+	"net"
+	"net/url"
+	"sync/atomic"
+	"testing"
+)
+
+// cutAtCommit returns a URL that leads to the same database through a network
+// which fails when a COMMIT comes by: it loses the answer if the COMMIT is to
+// arrive, and otherwise the COMMIT itself.
+func cutAtCommit(tb testing.TB, to string, arrives bool) string {
+	tb.Helper()
+	u, err := url.Parse(to)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { ln.Close() })
+	server := u.Host
+	go func() {
+		for {
+			client, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go relay(client, server, arrives)
+		}
+	}()
+	u.Host = ln.Addr().String()
+	return u.String()
+}
+
+// relay passes messages on until one side ends, or a COMMIT comes.
+func relay(client net.Conn, server string, arrives bool) {
+	defer client.Close()
+	backend, err := net.Dial("tcp", server)
+	if err != nil {
+		return
+	}
+	defer backend.Close()
+	var committing atomic.Bool
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		defer client.Close()
+		for buf := make([]byte, 32<<10); ; {
+			n, err := backend.Read(buf)
+			if err != nil || committing.Load() {
+				return
+			}
+			client.Write(buf[:n])
+		}
+	}()
+	for kind := 0; ; kind = 1 { // the first message has no byte that tells its kind
+		message, err := readMessage(client, kind)
+		if err != nil {
+			return
+		}
+		if kind == 1 && message[0] == 'Q' && bytes.EqualFold(message[5:], []byte("commit\x00")) {
+			if arrives {
+				committing.Store(true)
+				backend.Write(message)
+				<-answered
+			}
+			return
+		}
+		backend.Write(message)
+	}
+}
+
+// readMessage reads a message of the protocol, whose length stands at offset.
+func readMessage(r io.Reader, offset int) ([]byte, error) {
+	head := make([]byte, offset+4)
+	if _, err := io.ReadFull(r, head); err != nil {
+		return nil, err
+	}
+	message := make([]byte, offset+int(binary.BigEndian.Uint32(head[offset:])))
+	copy(message, head)
+	_, err := io.ReadFull(r, message[len(head):])
+	return message, err
+}
