@@ -98,6 +98,8 @@ func (d *delivery) refuse(c echo.Context, err error) error {
 		c.Response().Header().Set("Retry-After", retryAfter)
 	case http.StatusMethodNotAllowed:
 		c.Response().Header().Set("Allow", http.MethodPost)
+	case http.StatusRequestEntityTooLarge:
+		c.Response().Header().Set("Connection", "close") // or net/http reads the rest before it answers
 	}
 	return c.JSON(code, answer{webhook.Refused, message, d.eventID()})
 }

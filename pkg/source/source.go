@@ -139,7 +139,7 @@ func (s *Source) Read(h http.Header, body []byte) (id, typ string, err error) {
 func (s *Source) readType(h http.Header, found []payload.Value) (string, error) {
 	var parts []string
 	for i, l := range s.Type {
-		if i > 0 && l.Header == "" && !found[i].Found() {
+		if i > 0 && !l.there(h, found[i]) {
 			continue
 		}
 		part, err := l.text(h, found[i])
@@ -197,6 +197,14 @@ func (l Locator) text(h http.Header, found payload.Value) (string, error) {
 		return "", &webhook.InvalidError{Field: l.field(), Reason: reason}
 	}
 	return s, nil
+}
+
+// there reports whether anything at all stands at l.
+func (l Locator) there(h http.Header, found payload.Value) bool {
+	if l.Header != "" {
+		return len(h.Values(l.Header)) > 0
+	}
+	return found.Found()
 }
 
 // unusable says why s cannot be an id or a type, or "".
