@@ -119,8 +119,8 @@ func TestEnqueueNotUTF8(t *testing.T) {
 	}
 }
 
-// wantNotHeld enqueues ev and wants ErrNotHeld within a second.
-func wantNotHeld(t *testing.T, c *queue.Client, ev webhook.Event, deadline time.Duration) {
+// wantNotHeld enqueues ev, wants ErrNotHeld within a second, and returns it.
+func wantNotHeld(t *testing.T, c *queue.Client, ev webhook.Event, deadline time.Duration) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)
 	defer cancel()
@@ -130,11 +130,12 @@ func wantNotHeld(t *testing.T, c *queue.Client, ev webhook.Event, deadline time.
 		t.Errorf("Enqueue took %s", took)
 	}
 	if !errors.Is(err, webhook.ErrNotHeld) || receipt != (webhook.Receipt{}) {
-		t.Errorf("Enqueue = %+v, %v, want ErrNotHeld", receipt, err)
+		t.Fatalf("Enqueue = %+v, %v, want ErrNotHeld", receipt, err)
 	}
 	if !strings.Contains(err.Error(), ev.Source+"/"+ev.ID) {
 		t.Errorf("error %q does not name the event", err)
 	}
+	return err
 }
 
 func TestEnqueuePausedRedis(t *testing.T) {

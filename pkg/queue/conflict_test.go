@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -189,7 +190,10 @@ func TestMeetBroken(t *testing.T) {
 			r := newRig(t)
 			spoil(r)
 			before := r.contents()
-			wantNotHeld(t, r.client, r.event("evt_1", "{}"), 5*time.Second)
+			err := wantNotHeld(t, r.client, r.event("evt_1", "{}"), 5*time.Second)
+			if !strings.Contains(err.Error(), "lost its message") {
+				t.Errorf("error %q does not say what is wrong", err)
+			}
 			if after := r.contents(); !maps.Equal(before, after) {
 				t.Errorf("the queue has changed: %q, before %q", after, before)
 			}
@@ -229,6 +233,22 @@ func TestOtherBody(t *testing.T) {
 	}
 }
 
+// A second body that is held nowhere is not acknowledged.
+func TestOtherBodyNotHeld(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.wantOutcome(r.event("evt_1", "first"), webhook.Accepted)
+	second := r.event("evt_1", "second")
+	rdb := dial(t, r.url, queue.IngestProfile(5*time.Second))
+	rdb.AddHook(hook{refuse: func(cmd redis.Cmder) error {
+		if args := cmd.Args(); len(args) > 3 && args[3] == r.key("t:"+queue.ConflictID("evt_1", second.SHA256)) {
+			return serverError("OOM command not allowed")
+		}
+		return nil
+	}})
+	wantNotHeld(t, queue.NewClient(rdb, r.settings), second, 5*time.Second)
+}
+
 // A body may hold the bytes that the script looks for.
 func TestOtherBodyNotFooled(t *testing.T) {
 	t.Parallel()
@@ -236,13 +256,14 @@ func TestOtherBodyNotFooled(t *testing.T) {
 	for name, body := range map[string]string{"once": trap, "often": strings.Repeat(trap+"x", 9), "cut": trap + trap[:20]} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for range 20 { // protobuf writes the headers in any order
-				r := newRig(t)
-				r.wantOutcome(r.event("evt_1", body), webhook.Accepted)
-				if got := r.enqueue(r.event("evt_1", body)); got != (webhook.Receipt{Outcome: webhook.Duplicate}) {
+			r := newRig(t)
+			for n := range 20 { // protobuf writes the headers in any order
+				id := strconv.Itoa(n)
+				r.wantOutcome(r.event(id, body), webhook.Accepted)
+				if got := r.enqueue(r.event(id, body)); got != (webhook.Receipt{Outcome: webhook.Duplicate}) {
 					t.Errorf("Enqueue of the same body = %+v", got)
 				}
-				if got := r.enqueue(r.event("evt_1", "{}")); !got.OtherBody {
+				if got := r.enqueue(r.event(id, "{}")); !got.OtherBody {
 					t.Errorf("Enqueue of another body = %+v", got)
 				}
 			}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/url"
@@ -161,11 +162,26 @@ func (r *rig) contents() map[string]string {
 	}
 	all := map[string]string{}
 	for _, k := range keys {
-		if all[k], err = r.rdb.Dump(r.t.Context(), k).Result(); err != nil {
-			r.t.Fatal(err)
-		}
+		all[k] = r.content(k)
 	}
 	return all
+}
+
+// content is read by type, since the stand-in for Redis cannot DUMP.
+func (r *rig) content(key string) string {
+	ctx := r.t.Context()
+	switch kind := r.rdb.Type(ctx, key).Val(); kind {
+	case "hash":
+		return fmt.Sprint(r.rdb.HGetAll(ctx, key).Result())
+	case "list":
+		return fmt.Sprint(r.rdb.LRange(ctx, key, 0, -1).Result())
+	case "zset":
+		return fmt.Sprint(r.rdb.ZRangeWithScores(ctx, key, 0, -1).Result())
+	case "string":
+		return fmt.Sprint(r.rdb.Get(ctx, key).Result())
+	default:
+		return kind
+	}
 }
 
 func (r *rig) eventually(what string, is func() bool) {
@@ -297,19 +313,29 @@ func (b *logBuffer) String() string {
 	return b.buf.String()
 }
 
-// A hook sees each command before or after it is sent; both may be nil.
+// A hook sees each command before and after it is sent, and may refuse to send
+// it. Any of them may be nil.
 type hook struct {
 	before, after func(cmd redis.Cmder)
+	refuse        func(cmd redis.Cmder) error
 }
 
 func (h hook) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-func (h hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook { return next }
+func (h hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
 
 func (h hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		if h.before != nil {
 			h.before(cmd)
+		}
+		if h.refuse != nil {
+			if err := h.refuse(cmd); err != nil {
+				cmd.SetErr(err)
+				return err
+			}
 		}
 		err := next(ctx, cmd)
 		if h.after != nil {

@@ -64,7 +64,10 @@ func fetched(cmd redis.Cmder) (queue string, ok bool) {
 }
 
 func (p *fetchPacer) hold(queue string, err error) {
-	if err == nil || errors.Is(err, redis.Nil) || redis.HasErrorPrefix(err, "NOSCRIPT") {
+	if redis.HasErrorPrefix(err, "NOSCRIPT") {
+		return // go-redis sends the script itself now
+	}
+	if err == nil || errors.Is(err, redis.Nil) {
 		p.mu.Lock()
 		delete(p.pause, queue)
 		p.mu.Unlock()

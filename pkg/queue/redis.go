@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"strings"
 	"time"
 
@@ -49,7 +48,7 @@ func Dial(address string, p Profile) (redis.UniversalClient, error) {
 	case "redis", "rediss":
 		o, err := redis.ParseURL(address)
 		if err != nil {
-			return nil, badAddress(err)
+			return nil, errAddress
 		}
 		o.ContextTimeoutEnabled, o.DisableIdentity = true, true
 		o.DialTimeout, o.DialerRetries = dialTimeout, 1
@@ -59,7 +58,7 @@ func Dial(address string, p Profile) (redis.UniversalClient, error) {
 	case "redis-cluster":
 		o, err := redis.ParseClusterURL(plain)
 		if err != nil {
-			return nil, badAddress(err)
+			return nil, errAddress
 		}
 		o.ContextTimeoutEnabled, o.DisableIdentity = true, true
 		o.DialTimeout, o.DialerRetries = dialTimeout, 1
@@ -69,7 +68,7 @@ func Dial(address string, p Profile) (redis.UniversalClient, error) {
 	case "redis-sentinel":
 		o, err := redis.ParseFailoverURL(plain)
 		if err != nil {
-			return nil, badAddress(err)
+			return nil, errAddress
 		}
 		if o.MasterName == "" {
 			return nil, errors.New("REDIS_URL: a redis-sentinel:// address needs ?master_name=")
@@ -85,13 +84,10 @@ func Dial(address string, p Profile) (redis.UniversalClient, error) {
 
 const dialTimeout = 200 * time.Millisecond
 
-// badAddress keeps the address, which may hold a password, out of the error.
-func badAddress(err error) error {
-	if urlErr, ok := errors.AsType[*url.Error](err); ok {
-		err = urlErr.Err
-	}
-	return fmt.Errorf("REDIS_URL: %w", err)
-}
+// errAddress tells nothing of the address: what is wrong with it may be a piece
+// of its password.
+var errAddress = errors.New("REDIS_URL: cannot be read: host, port, number of the database or an option is wrong," +
+	" or a special character of the user or password is not written as %XX")
 
 // Ping reports whether Redis answers.
 func Ping(ctx context.Context, rdb redis.UniversalClient) error {

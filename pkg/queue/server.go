@@ -43,17 +43,23 @@ type Server struct {
 	processor Processor
 	log       *slog.Logger
 	inspector *asynq.Inspector
+
+	registerEvery time.Duration
 }
 
 // NewServer returns a server of the sources in settings, on a client of its
 // own that it does not close.
 func NewServer(rdb redis.UniversalClient, settings map[string]Settings, p Processor, log *slog.Logger) *Server {
-	return &Server{rdb: rdb, settings: settings, processor: p, log: log, inspector: asynq.NewInspectorFromRedisClient(rdb)}
+	return &Server{
+		rdb: rdb, settings: settings, processor: p, log: log,
+		inspector: asynq.NewInspectorFromRedisClient(rdb), registerEvery: registerEvery,
+	}
 }
 
 // Serve works until ctx ends, and then shuts down: it stops fetching at once,
 // lets attempts finish for 6 s, ends the others' contexts with the cause
-// [webhook.ErrShutdown], and returns when all are settled or 8 s are over.
+// [webhook.ErrShutdown], and returns when all are settled or 8 s are over. A
+// Redis that hangs is waited for as long as the client's profile says.
 func (s *Server) Serve(ctx context.Context) error {
 	if err := Ping(ctx, s.rdb); err != nil { // asynq would start without Redis, and say nothing
 		return err
@@ -91,10 +97,10 @@ func stopAll(servers []*asynq.Server) {
 
 // keepRegistered returns when ctx ends.
 func (s *Server) keepRegistered(ctx context.Context) {
-	tick := time.NewTicker(registerEvery)
+	tick := time.NewTicker(s.registerEvery)
 	defer tick.Stop()
 	for {
-		if err := register(ctx, s.rdb, slices.Collect(maps.Keys(s.settings))...); err != nil && ctx.Err() == nil {
+		if err := s.register(ctx); err != nil && ctx.Err() == nil {
 			s.log.Warn("queues are not registered: dashboards may not show them", "err", err)
 		}
 		select {
@@ -103,6 +109,15 @@ func (s *Server) keepRegistered(ctx context.Context) {
 		case <-tick.C:
 		}
 	}
+}
+
+// register has a deadline, since go-redis does not notice the end of a context
+// while it waits for an answer: a Redis that hangs must not delay the end of
+// attempts.
+func (s *Server) register(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	return register(ctx, s.rdb, slices.Collect(maps.Keys(s.settings))...)
 }
 
 // config sets how one source is served. Few sources are polled often; many
@@ -125,11 +140,12 @@ func (s *Server) config(source string) asynq.Config {
 	}
 }
 
-// handler runs one task. Its context ends with the task's own or with the
-// server's attempts; if asynq ended it, asynq would not wait for the outcome.
+// handler runs one task. Its context ends with the server's attempts, and not
+// with asynq's: that one ends when Redis is away for longer than asynq's lease,
+// but the attempt is still good, by its own lease in Postgres.
 func (s *Server) handler(attempts context.Context, source string) asynq.Handler {
 	return asynq.HandlerFunc(func(ctx context.Context, t *asynq.Task) error {
-		ctx, cancel := context.WithCancelCause(ctx)
+		ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 		defer cancel(nil)
 		defer context.AfterFunc(attempts, func() { cancel(context.Cause(attempts)) })()
 		ev, conflict, err := parseTask(source, t)
@@ -140,7 +156,7 @@ func (s *Server) handler(attempts context.Context, source string) asynq.Handler 
 		if conflict {
 			return verdict(s.processor.KeepConflict(ctx, ev))
 		}
-		return verdict(s.process(ctx, ev))
+		return s.process(ctx, ev)
 	})
 }
 
@@ -149,7 +165,7 @@ func (s *Server) handler(attempts context.Context, source string) asynq.Handler 
 // matters: before giving up on a leftover, and before a text that names a death
 // is replaced by that of a mishap.
 func (s *Server) process(ctx context.Context, ev webhook.Event) error {
-	err := s.processor.Process(ctx, ev, 0)
+	err := verdict(s.processor.Process(ctx, ev, 0))
 	dead, isDead := errors.AsType[*webhook.DeadError](err)
 	again, isAgain := errors.AsType[*webhook.RetryError](err)
 	if !(isDead && dead.Leftover || isAgain && !again.Failed) {
@@ -158,7 +174,7 @@ func (s *Server) process(ctx context.Context, ev webhook.Event) error {
 	death := s.deathOf(ctx, ev)
 	switch {
 	case isDead && death == dead.Attempt:
-		err = s.processor.Process(ctx, ev, death)
+		err = verdict(s.processor.Process(ctx, ev, death))
 		if again, ok := errors.AsType[*webhook.RetryError](err); ok && !again.Failed {
 			return keepDeath(death, again)
 		}
@@ -170,7 +186,7 @@ func (s *Server) process(ctx context.Context, ev webhook.Event) error {
 }
 
 func keepDeath(death int, again *webhook.RetryError) error {
-	return &webhook.RetryError{After: again.After, Err: fmt.Errorf("%s%d: runs again: %w", deathText, death, again.Err)}
+	return told{&webhook.RetryError{After: again.After, Err: fmt.Errorf("%s%d: runs again: %w", deathText, death, again.Err)}}
 }
 
 // deathOf is the attempt of the death that the task was archived for, or 0.

@@ -20,13 +20,20 @@ func verdict(err error) error {
 		return nil
 	}
 	if dead, ok := errors.AsType[*webhook.DeadError](err); ok {
-		return archived{dead}
+		return told{archived{dead}}
 	}
 	if _, ok := errors.AsType[*webhook.RetryError](err); ok {
-		return err
+		return told{err}
 	}
-	return &webhook.RetryError{After: 5*time.Second + rand.N(5*time.Second), Err: err}
+	return told{&webhook.RetryError{After: 5*time.Second + rand.N(5*time.Second), Err: err}}
 }
+
+// told is an error in words that asynq can store with the task. It could not
+// store others than UTF-8, and would leave the task active.
+type told struct{ error }
+
+func (t told) Error() string { return strings.ToValidUTF8(t.error.Error(), "\uFFFD") }
+func (t told) Unwrap() error { return t.error }
 
 // archived makes asynq archive the task, and keeps the words that tell which
 // death it was archived for.
@@ -44,11 +51,11 @@ func deathIn(lastErr string) int {
 		return 0
 	}
 	number, _, _ := strings.Cut(rest, ":")
-	attempt, err := strconv.Atoi(number)
+	attempt, err := strconv.ParseUint(number, 10, 63)
 	if err != nil {
 		return 0
 	}
-	return attempt
+	return int(attempt)
 }
 
 // retryDelay tells asynq when the task comes back. asynq cuts the time off to
