@@ -29,11 +29,19 @@ CREATE TABLE received_events (
     last_error      text,
     error_kind      text,
     worker          text,
+    -- When the sweeper looks for a lost task, and how often it has: an open
+    -- event always has such a time, a completed or dead one has none.
+    sweep_at        timestamptz,
+    sweeps          integer     NOT NULL DEFAULT 0,
     UNIQUE (source, event_id),
     CHECK (budget_from <= attempt),
     CHECK ((status = 'processing') = (lease_until IS NOT NULL)),
     CHECK ((status = 'completed') = (completed_at IS NOT NULL))
 );
+
+CREATE INDEX received_events_sweep ON received_events (sweep_at) WHERE sweep_at IS NOT NULL;
+CREATE INDEX received_events_dead ON received_events (id) WHERE status = 'dead';
+CREATE INDEX received_events_purge ON received_events (completed_at) WHERE status = 'completed' AND payload IS NOT NULL;
 
 -- One row per attempt that did not succeed.
 CREATE TABLE event_attempts (
@@ -60,6 +68,23 @@ CREATE TABLE payload_conflicts (
     PRIMARY KEY (source, event_id, payload_sha256)
 );
 
+-- The mark that each source's queue in Redis had when it was last whole. If
+-- Redis has another one, it lost its data.
+CREATE TABLE queue_epochs (
+    source text PRIMARY KEY,
+    epoch  text NOT NULL
+);
+
+-- What people did, and why.
+CREATE TABLE audit_log (
+    id      bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    at      timestamptz NOT NULL DEFAULT clock_timestamp(),
+    actor   text        NOT NULL,
+    action  text        NOT NULL,
+    reason  text        NOT NULL,
+    details jsonb       NOT NULL
+);
+
 -- The effect of the built-in handler. Its own UNIQUE key is a second lock on
 -- the same door: no fault of ours can charge twice.
 CREATE TABLE payments (
@@ -74,4 +99,4 @@ CREATE TABLE payments (
 );
 
 -- +goose Down
-DROP TABLE payments, payload_conflicts, event_attempts, received_events;
+DROP TABLE payments, audit_log, queue_epochs, payload_conflicts, event_attempts, received_events;

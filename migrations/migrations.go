@@ -8,6 +8,7 @@ import (
 	"context"
 	"database/sql"
 	"embed"
+	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -66,7 +67,7 @@ func Status(ctx context.Context, databaseURL string) ([]Migration, error) {
 func open(databaseURL string) (*goose.Provider, *sql.DB, error) {
 	cfg, err := pgxpool.ParseConfig(databaseURL) // knows the pool_ settings that a plain connection refuses
 	if err != nil {
-		return nil, nil, fmt.Errorf("DATABASE_URL: %w", err)
+		return nil, nil, errors.New("DATABASE_URL: is not an address of Postgres") // err may hold the password
 	}
 	locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 60))
 	if err != nil {

@@ -20,6 +20,7 @@ UPDATE received_events SET
 	status = 'completed',
 	completed_at = clock_timestamp(),
 	lease_until = NULL,
+	sweep_at = NULL,
 	lost = 0,
 	last_error = NULL,
 	error_kind = NULL
@@ -54,7 +55,7 @@ func (s *Store) attempt(ctx context.Context, c webhook.Claim, handle func(ctx co
 	tx := &lazyTx{ctx: ctx, db: s.db, timeout: c.Terms.Timeout}
 	defer tx.release()
 	// An attempt that ignores its deadline loses its connection with its lease.
-	defer time.AfterFunc(time.Until(c.Deadline.Add(webhook.Allowance)), tx.cut).Stop()
+	defer time.AfterFunc(time.Until(c.LeaseEnd()), tx.cut).Stop()
 	if err := handle(ctx, tx); err != nil {
 		return tx.blame(ctx, err)
 	}
@@ -92,9 +93,11 @@ WITH settled AS (
 		status = @status,
 		budget_from = CASE @status WHEN 'received' THEN budget_from + 1 ELSE budget_from END,
 		lease_until = NULL,
-		next_attempt_at = CASE @status
-			WHEN 'failed' THEN clock_timestamp() + @delay::interval
+		next_attempt_at = CASE @status WHEN 'failed' THEN clock_timestamp() + @delay::interval END,
+		sweep_at = CASE @status
+			WHEN 'failed' THEN clock_timestamp() + @delay::interval + interval '30 seconds'
 			WHEN 'received' THEN clock_timestamp() + interval '30 seconds' END,
+		sweeps = 0,
 		lost = 0,
 		last_error = @error,
 		error_kind = @kind
@@ -108,6 +111,9 @@ const selectState = `
 SELECT status, attempt, worker IS NOT DISTINCT FROM @worker AS mine
 FROM received_events WHERE source = @source AND event_id = @event_id`
 
+// settleBegin begins a transaction that may wait for a lock.
+var settleBegin = "begin; set local lock_timeout = " + millis(settleTimeout)
+
 // Settle records what an attempt that did not succeed came to, if the event is
 // still the attempt's, and returns the event's status. That is completed if the
 // attempt's commit had arrived after all: Settle waits for the backend of a
@@ -120,8 +126,7 @@ func (s *Store) Settle(ctx context.Context, c webhook.Claim, v webhook.Verdict) 
 	args["error"] = text(v.Reason)
 	args["kind"] = string(v.Kind)
 	var status webhook.Status
-	begin := pgx.TxOptions{BeginQuery: "begin; set local lock_timeout = " + millis(settleTimeout)}
-	err := pgx.BeginTxFunc(ctx, s.db, begin, func(tx pgx.Tx) error {
+	err := pgx.BeginTxFunc(ctx, s.db, pgx.TxOptions{BeginQuery: settleBegin}, func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, settleEvent, args)
 		if err != nil {
 			return err
@@ -159,7 +164,7 @@ func fencedState(ctx context.Context, tx pgx.Tx, c webhook.Claim) (webhook.Statu
 const buryEvent = `
 WITH buried AS (
 	UPDATE received_events SET
-		status = 'dead', lease_until = NULL, lost = lost + 1, last_error = @error, error_kind = @kind
+		status = 'dead', lease_until = NULL, sweep_at = NULL, lost = lost + 1, last_error = @error, error_kind = @kind
 	WHERE source = @source AND event_id = @event_id AND attempt = @attempt
 		AND status = 'processing' AND lease_until <= clock_timestamp() AND attempt - budget_from > @max_retry
 	RETURNING source, event_id, attempt, started_at, worker

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -22,6 +23,20 @@ const claimable = `
 	OR e.status = 'processing' AND e.lease_until <= clock_timestamp() AND e.attempt - e.budget_from <= @max_retry
 	OR e.status = 'dead' AND (e.delivery <> @delivery OR e.attempt = @revive))`
 
+// takeOver makes the row e the caller's.
+const takeOver = `
+	status = 'processing',
+	attempt = e.attempt + 1,
+	budget_from = CASE e.status WHEN 'dead' THEN e.attempt ELSE e.budget_from END,
+	lost = CASE e.status WHEN 'processing' THEN e.lost + 1 ELSE 0 END,
+	delivery = CASE e.status WHEN 'dead' THEN @delivery ELSE e.delivery END,
+	started_at = clock_timestamp(),
+	lease_until = clock_timestamp() + @lease::interval,
+	next_attempt_at = NULL,
+	worker = @worker,
+	sweep_at = clock_timestamp() + @lease::interval,
+	sweeps = 0`
+
 // One statement inserts the row or takes it over and says which attempt this
 // is; two workers that race meet on the UNIQUE key. If it is not to be had, the
 // same statement says why, by the snapshot it began with: "raced" means that
@@ -29,23 +44,24 @@ const claimable = `
 const claimEvent = `
 WITH claimed AS (
 	INSERT INTO received_events AS e (source, event_id, event_type, status, attempt, payload, payload_sha256,
-		content_type, headers, traceparent, delivery, received_at, started_at, lease_until, worker)
+		content_type, headers, traceparent, delivery, received_at, started_at, lease_until, worker, sweep_at)
 	VALUES (@source, @event_id, @event_type, 'processing', 1, @payload, @sha256,
 		@content_type, @headers, @traceparent, @delivery, @received_at, clock_timestamp(),
-		clock_timestamp() + @lease::interval, @worker)
-	ON CONFLICT (source, event_id) DO UPDATE SET
-		status = 'processing',
-		attempt = e.attempt + 1,
-		budget_from = CASE e.status WHEN 'dead' THEN e.attempt ELSE e.budget_from END,
-		lost = CASE e.status WHEN 'processing' THEN e.lost + 1 ELSE 0 END,
-		delivery = CASE e.status WHEN 'dead' THEN EXCLUDED.delivery ELSE e.delivery END,
-		started_at = EXCLUDED.started_at,
-		lease_until = EXCLUDED.lease_until,
-		next_attempt_at = NULL,
-		worker = EXCLUDED.worker
+		clock_timestamp() + @lease::interval, @worker, clock_timestamp() + @lease::interval)
+	ON CONFLICT (source, event_id) DO UPDATE SET ` + takeOver + `
 	WHERE ` + claimable + `
 	RETURNING *
-), lost AS (
+)` + claimAnswer
+
+// The same for a task that only names the event: it inserts nothing.
+const claimKey = `
+WITH claimed AS (
+	UPDATE received_events AS e SET ` + takeOver + `
+	WHERE source = @source AND event_id = @event_id AND ` + claimable + `
+	RETURNING *
+)` + claimAnswer
+
+const claimAnswer = `, lost AS (
 	INSERT INTO event_attempts (source, event_id, attempt, kind, error, ended_at, worker)
 	SELECT source, event_id, attempt - 1, 'lost', 'the worker died or stalled past its lease', clock_timestamp(), ''
 	FROM claimed WHERE lost > 0
@@ -53,7 +69,7 @@ WITH claimed AS (
 )
 SELECT true AS mine, false AS raced, status, attempt, budget_from, lost, payload_sha256 <> @sha256 AS other_body,
 	interval '0' AS wait, false AS spent, event_type, content_type, headers, traceparent, delivery, received_at,
-	CASE WHEN payload_sha256 <> @sha256 THEN payload END AS payload, payload_sha256
+	CASE WHEN payload_sha256 <> @sha256 OR @key_only THEN payload END AS payload, payload_sha256
 FROM claimed
 UNION ALL
 SELECT false, ` + claimable + `, status, attempt, budget_from, lost, payload_sha256 <> @sha256,
@@ -84,7 +100,8 @@ type claimRow struct {
 
 // Claim asks for the next attempt on ev for worker. revive is the attempt of
 // the death that a person had run again, or 0. If the event is already stored,
-// what is stored is handed out, and ev only says which event is meant.
+// what is stored is handed out, and ev only says which event is meant. If ev is
+// KeyOnly and nothing is stored, the error is [webhook.ErrNotFound].
 //
 // A [webhook.BusyError] means that the row could not be read or locked in
 // time, [webhook.ErrUnavailable] that the database is away.
@@ -94,15 +111,22 @@ func (s *Store) Claim(ctx context.Context, ev webhook.Event, worker string, term
 	args["lease"] = terms.Lease()
 	args["max_retry"] = terms.MaxRetry
 	args["revive"] = revive
+	args["key_only"] = ev.KeyOnly
+	sql := claimEvent
+	if ev.KeyOnly {
+		sql = claimKey
+	}
 	conn, err := s.db.Acquire(ctx)
 	if err != nil {
 		return webhook.Claim{}, unavailable(fmt.Errorf("claim %s/%s: %w", ev.Source, ev.ID, err))
 	}
 	defer conn.Release()
-	sent := time.Now()                           // not before: to wait for a connection is not to work
-	rows, _ := conn.Query(ctx, claimEvent, args) // the error comes out of the collector
+	sent := time.Now()                    // not before: to wait for a connection is not to work
+	rows, _ := conn.Query(ctx, sql, args) // the error comes out of the collector
 	row, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[claimRow])
 	switch {
+	case ev.KeyOnly && errors.Is(err, pgx.ErrNoRows):
+		return webhook.Claim{}, webhook.ErrNotFound
 	case errors.Is(err, pgx.ErrNoRows), code(err) == lockNotAvailable, again(err), err == nil && row.Raced:
 		return webhook.Claim{}, &webhook.BusyError{After: time.Second}
 	case err != nil:
@@ -116,7 +140,7 @@ func (s *Store) Claim(ctx context.Context, ev webhook.Event, worker string, term
 func (r claimRow) claim(ev webhook.Event) webhook.Claim {
 	c := webhook.Claim{
 		Mine: r.Mine, BudgetFrom: r.BudgetFrom, Lost: r.Lost,
-		Status: r.Status, Attempt: r.Attempt, Wait: r.Wait, Spent: r.Spent, OtherBody: r.OtherBody,
+		Status: r.Status, Attempt: r.Attempt, Wait: r.Wait, Spent: r.Spent, OtherBody: r.OtherBody && !ev.KeyOnly,
 	}
 	if !r.Mine {
 		return c
@@ -126,7 +150,7 @@ func (r claimRow) claim(ev webhook.Event) webhook.Claim {
 		Headers: r.Headers, TraceParent: r.Traceparent, ReceivedAt: r.ReceivedAt, Body: ev.Body,
 		SHA256: [32]byte(r.PayloadSHA256), Attempt: r.Attempt,
 	}
-	if r.OtherBody {
+	if r.Payload != nil {
 		c.Event.Body = r.Payload
 	}
 	return c
@@ -135,10 +159,6 @@ func (r claimRow) claim(ev webhook.Event) webhook.Claim {
 // eventArgs are the columns that come from a delivery. What HTTP allows and
 // text does not (bytes that are no UTF-8) is replaced, but in the payload.
 func eventArgs(ev webhook.Event) pgx.NamedArgs {
-	headers := make(map[string]string, len(ev.Headers))
-	for k, v := range ev.Headers {
-		headers[text(k)] = text(v)
-	}
 	body := ev.Body
 	if body == nil {
 		body = []byte{} // nil would be stored as NULL: purged
@@ -150,11 +170,21 @@ func eventArgs(ev webhook.Event) pgx.NamedArgs {
 		"payload":      body,
 		"sha256":       ev.SHA256[:],
 		"content_type": text(ev.ContentType),
-		"headers":      headers,
+		"headers":      headersJSON(ev.Headers),
 		"traceparent":  text(ev.TraceParent),
 		"delivery":     ev.Delivery,
 		"received_at":  ev.ReceivedAt,
 	}
+}
+
+// headersJSON is text, which every mode of the protocol can carry.
+func headersJSON(headers map[string]string) string {
+	storable := make(map[string]string, len(headers))
+	for k, v := range headers {
+		storable[text(k)] = text(v)
+	}
+	b, _ := json.Marshal(storable) // of strings: it cannot fail
+	return string(b)
 }
 
 // text makes s storable: Postgres' text holds UTF-8 without NUL.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"slices"
 	"strings"
 
@@ -26,24 +28,29 @@ const (
 var awayCodes = []string{"08", "53", "57P0", "58", "25006"}
 
 // unavailable marks err as [webhook.ErrUnavailable] if the database could not
-// be reached or cannot work now. It is for statements of our own, whose errors
-// can have no other cause than the database.
+// be reached or cannot work now. It is for statements of our own.
 func unavailable(err error) error {
-	if err == nil || errors.Is(err, webhook.ErrUnavailable) {
+	if err == nil || errors.Is(err, webhook.ErrUnavailable) || !isAway(err) {
 		return err
 	}
-	pgErr, answered := errors.AsType[*pgconn.PgError](err)
-	if !answered && !isCanceled(err) || answered && slices.ContainsFunc(awayCodes, func(class string) bool {
-		return strings.HasPrefix(pgErr.Code, class)
-	}) {
-		return fmt.Errorf("%w: %w", webhook.ErrUnavailable, err)
-	}
-	return err
+	return fmt.Errorf("%w: %w", webhook.ErrUnavailable, err)
 }
 
-// isCanceled reports whether err comes from a context that was called off. A
-// deadline that passed is another matter: the database was too slow.
-func isCanceled(err error) bool { return errors.Is(err, context.Canceled) }
+// isAway tells a database that is away from a statement that is wrong, which
+// waiting does not mend. A deadline that passed counts: the database was too
+// slow. A context that was called off does not.
+func isAway(err error) bool {
+	if pgErr, answered := errors.AsType[*pgconn.PgError](err); answered {
+		return slices.ContainsFunc(awayCodes, func(class string) bool { return strings.HasPrefix(pgErr.Code, class) })
+	}
+	if errors.Is(err, context.Canceled) {
+		return false
+	}
+	_, refused := errors.AsType[*pgconn.ConnectError](err)
+	_, network := errors.AsType[net.Error](err)
+	return refused || network || pgconn.Timeout(err) || pgconn.SafeToRetry(err) || errors.Is(err, context.DeadlineExceeded) ||
+		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed)
+}
 
 // code is the SQLSTATE in err, or "".
 func code(err error) string {

@@ -29,6 +29,7 @@ type Store struct {
 const (
 	statementTimeout = 5 * time.Second
 	lockTimeout      = 200 * time.Millisecond // a claim that must wait longer comes back instead
+	inboxLock        = 100 * time.Millisecond // a provider waits
 	settleTimeout    = 5 * time.Second        // an outcome waits for the backend of a lost connection
 	handlerLock      = 5 * time.Second
 	checkInterval    = time.Second // notice within this time that the client is gone
@@ -38,6 +39,15 @@ const (
 // connections, and does not connect yet: [Store.Ping] does. The settings of the
 // session are ours and cannot be changed by the url.
 func Open(ctx context.Context, url string, conns int) (*Store, error) {
+	return open(ctx, url, conns, lockTimeout)
+}
+
+// OpenInbox is [Open] for ingest, which has less time.
+func OpenInbox(ctx context.Context, url string, conns int) (*Store, error) {
+	return open(ctx, url, conns, inboxLock)
+}
+
+func open(ctx context.Context, url string, conns int, lock time.Duration) (*Store, error) {
 	cfg, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		return nil, fmt.Errorf("DATABASE_URL: %s", reason(err))
@@ -53,7 +63,7 @@ func Open(ctx context.Context, url string, conns int) (*Store, error) {
 	p["default_transaction_isolation"] = "read committed"
 	p["synchronous_commit"] = "on"
 	p["statement_timeout"] = millis(statementTimeout)
-	p["lock_timeout"] = millis(lockTimeout)
+	p["lock_timeout"] = millis(lock)
 	p["idle_in_transaction_session_timeout"] = millis(statementTimeout)
 	p["client_connection_check_interval"] = millis(checkInterval)
 	db, err := pgxpool.NewWithConfig(ctx, cfg)

@@ -18,14 +18,15 @@ func TestSettle(t *testing.T) {
 		name    string
 		verdict webhook.Verdict
 		wait    time.Duration // until the next attempt; 0 for none
+		sweep   time.Duration // until the sweeper looks for a lost task; 0 for never
 		budget  int           // budget_from afterwards
 		text    string        // the reason as stored
 	}{
-		{"failed", webhook.Verdict{Status: webhook.Failed, Kind: webhook.KindError, Reason: "boom", Delay: time.Hour}, time.Hour, 0, "boom"},
-		{"failed, due at once", webhook.Verdict{Status: webhook.Failed, Kind: webhook.KindTimeout, Reason: "late", Delay: time.Nanosecond}, time.Nanosecond, 0, "late"},
-		{"failed with odd bytes", webhook.Verdict{Status: webhook.Failed, Kind: webhook.KindPanic, Reason: "a\x00b\xff", Delay: time.Hour}, time.Hour, 0, "a\uFFFDb\uFFFD"},
-		{"dead", webhook.Verdict{Status: webhook.Dead, Kind: webhook.KindPermanent, Reason: "bad amount"}, 0, 0, "bad amount"},
-		{"given back", webhook.Verdict{Status: webhook.Received, Kind: webhook.KindShutdown, Reason: "stopping"}, 30 * time.Second, 1, "stopping"},
+		{"failed", webhook.Verdict{Status: webhook.Failed, Kind: webhook.KindError, Reason: "boom", Delay: time.Hour}, time.Hour, time.Hour + 30*time.Second, 0, "boom"},
+		{"failed, due at once", webhook.Verdict{Status: webhook.Failed, Kind: webhook.KindTimeout, Reason: "late", Delay: time.Nanosecond}, time.Nanosecond, 30 * time.Second, 0, "late"},
+		{"failed with odd bytes", webhook.Verdict{Status: webhook.Failed, Kind: webhook.KindPanic, Reason: "a\x00b\xff", Delay: time.Hour}, time.Hour, time.Hour + 30*time.Second, 0, "a\uFFFDb\uFFFD"},
+		{"dead", webhook.Verdict{Status: webhook.Dead, Kind: webhook.KindPermanent, Reason: "bad amount"}, 0, 0, 0, "bad amount"},
+		{"given back", webhook.Verdict{Status: webhook.Received, Kind: webhook.KindShutdown, Reason: "stopping"}, 0, 30 * time.Second, 1, "stopping"},
 	}
 	f := newStore(t)
 	for i, tt := range tests {
@@ -47,6 +48,10 @@ func TestSettle(t *testing.T) {
 			}
 			if a := r.Attempts; len(a) != 1 || a[0].Attempt != 1 || a[0].Kind != tt.verdict.Kind || a[0].Error != tt.text || a[0].Worker != "me" || a[0].StartedAt == nil || a[0].EndedAt.Before(*a[0].StartedAt) {
 				t.Errorf("attempts = %+v, want this one", a)
+			}
+			sweep := query[*time.Duration](t, f, `SELECT sweep_at - clock_timestamp() FROM received_events WHERE event_id = $1`, ev.ID)
+			if (sweep == nil) != (tt.sweep == 0) || sweep != nil && (*sweep > tt.sweep || *sweep < tt.sweep-10*time.Second) {
+				t.Errorf("swept in %v, want it in about %s", sweep, tt.sweep)
 			}
 			if tt.wait == 0 {
 				if r.NextAttemptAt != nil {

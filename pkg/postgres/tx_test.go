@@ -239,8 +239,8 @@ func TestTxCut(t *testing.T) {
 	f := newStore(t)
 	one := f.open(t, 1)
 	c := f.claim(t, event("e-1", `{}`), "me")
-	c.Deadline = time.Now().Add(time.Second - webhook.Allowance) // the claim was sent long ago
-	leaseEnd := c.Deadline.Add(webhook.Allowance)
+	c.Deadline = time.Now().Add(time.Second - webhook.DefaultAllowance) // the claim was sent long ago
+	leaseEnd := c.LeaseEnd()
 	ctx, cancel := context.WithDeadline(t.Context(), c.Deadline)
 	defer cancel()
 	err := one.Attempt(ctx, c, func(_ context.Context, tx pgx.Tx) error {
@@ -287,8 +287,8 @@ func TestTxCutInStatement(t *testing.T) {
 		_, err := tx.Exec(ctx, `SELECT pg_sleep(60)`)
 		return err
 	})
-	if err == nil || time.Until(c.Deadline.Add(webhook.Allowance)) > 0 {
-		t.Errorf("Attempt = %v %s before the lease was over, want it cut then", err, time.Until(c.Deadline.Add(webhook.Allowance)))
+	if err == nil || time.Until(c.LeaseEnd()) > 0 {
+		t.Errorf("Attempt = %v %s before the lease was over, want it cut then", err, time.Until(c.LeaseEnd()))
 	}
 	if err := one.Ping(t.Context()); err != nil {
 		t.Errorf("Ping = %v", err)

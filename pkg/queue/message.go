@@ -21,6 +21,7 @@ const (
 	headerContentType = "content_type"
 	headerReceivedAt  = "received_at"
 	headerTraceParent = "traceparent"
+	headerKeyOnly     = "key_only" // set: there is no body, Postgres holds the event
 	headerConflict    = "conflict" // set: the body is a second one of its event, to be kept
 	headerKept        = "header-"  // + a header of the request
 )
@@ -45,6 +46,10 @@ func newTask(ev webhook.Event, conflict bool) *asynq.Task {
 	if conflict {
 		h[headerConflict] = "1"
 	}
+	if ev.KeyOnly {
+		h[headerKeyOnly] = "1"
+		return asynq.NewTaskWithHeaders(ev.Type, nil, h)
+	}
 	return asynq.NewTaskWithHeaders(ev.Type, ev.Body, h)
 }
 
@@ -64,7 +69,7 @@ func parseTask(source string, t *asynq.Task) (ev webhook.Event, conflict bool, e
 	ev = webhook.Event{
 		Source: source, ID: h[headerEventID], Type: h[headerEventType], Delivery: h[headerDelivery],
 		ContentType: h[headerContentType], TraceParent: h[headerTraceParent], ReceivedAt: received,
-		Headers: map[string]string{}, Body: t.Payload(), SHA256: [32]byte(sum),
+		Headers: map[string]string{}, Body: t.Payload(), SHA256: [32]byte(sum), KeyOnly: h[headerKeyOnly] != "",
 	}
 	for name, value := range h {
 		if name, kept := strings.CutPrefix(name, headerKept); kept {

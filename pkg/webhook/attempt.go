@@ -1,20 +1,26 @@
 package webhook
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // Terms are what a source allows one attempt.
 type Terms struct {
-	Timeout  time.Duration // the handler's hard deadline
-	MaxRetry int           // attempts after the first, counted since the last revival
+	Timeout   time.Duration // the handler's hard deadline
+	Allowance time.Duration // beyond it, before another worker may take the event; 0: DefaultAllowance
+	MaxRetry  int           // attempts after the first, counted since the last revival
 }
 
-// Allowance is what an attempt gets beyond its timeout before another worker
-// may take the event: room for garbage collection and a stalled network.
-const Allowance = 5 * time.Second
+// DefaultAllowance is room for garbage collection and a stalled network.
+const DefaultAllowance = 5 * time.Second
 
 // Lease is how long an attempt owns its event, and how long its lock lives.
 // Nothing renews it, so work that outlasts it has lost both.
-func (t Terms) Lease() time.Duration { return t.Timeout + Allowance }
+func (t Terms) Lease() time.Duration { return t.Timeout + cmp.Or(t.Allowance, DefaultAllowance) }
+
+// LeaseEnd is when the attempt of the claim has lost its event, by the worker's clock.
+func (c Claim) LeaseEnd() time.Time { return c.Deadline.Add(c.Terms.Lease() - c.Terms.Timeout) }
 
 // A Claim is the answer to a worker that asks for an event.
 type Claim struct {

@@ -48,3 +48,31 @@ type Filter struct {
 	Since  time.Time
 	Limit  int // at most this many, newest first; must be positive
 }
+
+// A DeadFilter chooses dead events. Zero fields choose all.
+type DeadFilter struct {
+	Source string
+	ID     string // needs Source
+	Type   string
+	Cause  string // as a DeadGroup names it
+	Since  time.Time
+	Until  time.Time
+}
+
+// A DeadGroup is what dead events with one cause have in common.
+type DeadGroup struct {
+	Cause   string    `json:"cause"` // of kind and text, without the numbers in it
+	Source  string    `json:"source"`
+	Kind    Kind      `json:"kind"`
+	Events  int       `json:"events"`
+	First   time.Time `json:"first"` // when the first of them died
+	Last    time.Time `json:"last"`
+	Example string    `json:"example_event_id"`
+	Error   string    `json:"example_error"`
+}
+
+// A TaskRef names a task of a source's queue.
+type TaskRef struct {
+	TaskID  string
+	EventID string // "" if the task does not tell
+}

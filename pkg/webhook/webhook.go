@@ -31,6 +31,10 @@ type Event struct {
 	Body   []byte
 	SHA256 [sha256.Size]byte // of Body
 
+	// KeyOnly says that Postgres holds the event, and that this is a task that
+	// sends for it: of the rest it has Delivery, Type, ReceivedAt and SHA256.
+	KeyOnly bool
+
 	// Attempt numbers the run that a handler is called for, from 1; it only
 	// rises, over revivals too. It is the fencing token. 0 outside a handler.
 	Attempt int

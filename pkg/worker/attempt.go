@@ -38,12 +38,15 @@ func (t *task) run(ctx context.Context, c webhook.Claim) error {
 }
 
 // conflict keeps the task's body if the event is stored with another one, which
-// the handler will see.
+// the handler will see. No handler has run if that fails, so it costs no retry.
 func (t *task) conflict(ctx context.Context, c webhook.Claim) error {
 	if !c.OtherBody {
 		return nil
 	}
-	return t.Store.KeepConflict(ctx, t.ev)
+	if err := t.Store.KeepConflict(ctx, t.ev); err != nil {
+		return fmt.Errorf("%w: %w", webhook.ErrUnavailable, err)
+	}
+	return nil
 }
 
 // handle waits for the handler, but no longer than the attempt's lease: by then
@@ -58,9 +61,11 @@ func (t *task) handle(ctx context.Context, c webhook.Claim) error {
 			}
 			result <- err
 		}()
-		err = t.Attempt(ctx, c)
+		if err = t.Attempt(ctx, c); err != nil {
+			_ = err.Error() // a nil pointer in an error panics here, where it is the handler's panic
+		}
 	}()
-	stuck := time.NewTimer(time.Until(c.Deadline.Add(webhook.Allowance)))
+	stuck := time.NewTimer(time.Until(c.LeaseEnd()))
 	defer stuck.Stop()
 	select {
 	case err := <-result:
@@ -97,6 +102,9 @@ func (t *task) judge(attempt context.Context, c webhook.Claim, err error) webhoo
 		v.Kind = webhook.KindPanic
 	case errors.Is(err, errStuck):
 		v.Kind = webhook.KindStuck
+	case errors.Is(cause, context.Canceled): // the queue lost its hold on the task: Redis is away
+		v.Status, v.Kind = webhook.Received, webhook.KindUnavailable
+		return v
 	case cause != nil:
 		v.Kind, v.Reason = webhook.KindTimeout, fmt.Sprintf("%v: %v", cause, err)
 	}

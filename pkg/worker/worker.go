@@ -61,8 +61,8 @@ type Backoff struct {
 // Delay is the wait before the retry after the nth attempt, from 1.
 func (b Backoff) Delay(n int) time.Duration {
 	bound := b.Max
-	if n < 32 {
-		bound = min(bound, b.Min<<(n-1))
+	if b.Min <= b.Max>>(n-1) { // halved, since what doubles overflows
+		bound = b.Min << (n - 1)
 	}
 	return time.Duration(b.Rand() * float64(bound))
 }

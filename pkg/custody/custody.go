@@ -1,0 +1,140 @@
+// Package custody decides which store holds an event before it is
+// acknowledged: the queue (Redis), or the inbox (Postgres), and the other one
+// if the first cannot, within the deadline of the acknowledgement.
+package custody
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hookonce/hookonce/pkg/webhook"
+)
+
+// A Queue holds events as tasks. Its errors wrap [webhook.ErrNotHeld].
+type Queue interface {
+	// Enqueue holds the event with its body.
+	Enqueue(ctx context.Context, ev webhook.Event) (webhook.Receipt, error)
+	// EnqueueKey sends for an event that the inbox holds.
+	EnqueueKey(ctx context.Context, ev webhook.Event) error
+}
+
+// An Inbox holds events as rows.
+type Inbox interface {
+	Insert(ctx context.Context, ev webhook.Event) (webhook.Receipt, error)
+}
+
+// A Mode says which store is asked first.
+type Mode string
+
+// The modes, as INGEST_ACK names them.
+const (
+	QueueFirst Mode = "queue"
+	InboxFirst Mode = "inbox"
+)
+
+// A Keeper holds events. Its fields are set before the first and not changed.
+type Keeper struct {
+	Mode  Mode
+	Queue Queue
+	Inbox Inbox // nil: there is only the queue
+
+	// Fallback lets the queue hold an event in the mode InboxFirst while
+	// Postgres is away; it is asked whether Redis would keep it.
+	Fallback func() bool
+	// Room reports whether Redis has memory for more tasks. What is left
+	// belongs to the workers: a full Redis could never drain.
+	Room func() bool
+
+	Redis, Postgres *Breaker
+}
+
+const (
+	// firstShare is what the first store gets of the deadline when there is a
+	// second one.
+	firstShare = 300 * time.Millisecond
+	// sendShare bounds the sending of a key: the sweeper does it otherwise.
+	sendShare = 200 * time.Millisecond
+	// largeBody is what the queue takes; larger bodies go to the inbox, if there
+	// is one, since asynq writes those at work to Redis again and again.
+	largeBody = 64 << 10
+)
+
+// Enqueue holds the event, or returns an error that wraps [webhook.ErrNotHeld].
+// An answer that came too late counts as none: the event may then be in both
+// stores, which is one event all the same.
+func (k *Keeper) Enqueue(ctx context.Context, ev webhook.Event) (webhook.Receipt, error) {
+	switch {
+	case k.Inbox == nil:
+		return k.toQueue(ctx, ev)
+	case k.Mode == InboxFirst:
+		return first(ctx, func(ctx context.Context) (webhook.Receipt, error) { return k.toInbox(ctx, ev) },
+			func(ctx context.Context) (webhook.Receipt, error) { return k.toQueueInstead(ctx, ev) })
+	case len(ev.Body) > largeBody:
+		return k.toInbox(ctx, ev)
+	}
+	return first(ctx, func(ctx context.Context) (webhook.Receipt, error) { return k.toQueue(ctx, ev) },
+		func(ctx context.Context) (webhook.Receipt, error) { return k.toInbox(ctx, ev) })
+}
+
+type store func(context.Context) (webhook.Receipt, error)
+
+// first asks the second store if the first one does not hold the event.
+func first(ctx context.Context, a, b store) (webhook.Receipt, error) {
+	share, cancel := context.WithTimeout(ctx, firstShare)
+	r, err := a(share)
+	cancel()
+	if err == nil {
+		return r, nil
+	}
+	r, second := b(ctx)
+	if second == nil {
+		return r, nil
+	}
+	return webhook.Receipt{}, errors.Join(err, second)
+}
+
+var errFull = errors.New("redis is at its limit of memory")
+
+func (k *Keeper) toQueue(ctx context.Context, ev webhook.Event) (webhook.Receipt, error) {
+	if !k.Room() {
+		return webhook.Receipt{}, fmt.Errorf("%w: %w", webhook.ErrNotHeld, errFull)
+	}
+	return through(ctx, k.Redis, func(ctx context.Context) (webhook.Receipt, error) { return k.Queue.Enqueue(ctx, ev) })
+}
+
+// toQueueInstead is for a Postgres that is away.
+func (k *Keeper) toQueueInstead(ctx context.Context, ev webhook.Event) (webhook.Receipt, error) {
+	if !k.Fallback() {
+		return webhook.Receipt{}, fmt.Errorf("%w: redis may not hold it instead", webhook.ErrNotHeld)
+	}
+	return k.toQueue(ctx, ev)
+}
+
+// toInbox holds the event in Postgres and sends for it. If that fails, it is
+// held all the same, and the sweeper sends for it.
+func (k *Keeper) toInbox(ctx context.Context, ev webhook.Event) (webhook.Receipt, error) {
+	r, err := through(ctx, k.Postgres, func(ctx context.Context) (webhook.Receipt, error) { return k.Inbox.Insert(ctx, ev) })
+	if err != nil || r.Outcome == webhook.Duplicate {
+		return r, err
+	}
+	if k.Room() {
+		send, cancel := context.WithTimeout(ctx, sendShare)
+		defer cancel()
+		through(send, k.Redis, func(ctx context.Context) (webhook.Receipt, error) {
+			return webhook.Receipt{}, k.Queue.EnqueueKey(ctx, ev)
+		})
+	}
+	return r, nil
+}
+
+// through asks a store unless its breaker is open, and tells the breaker.
+func through(ctx context.Context, b *Breaker, ask store) (webhook.Receipt, error) {
+	if b.Open() {
+		return webhook.Receipt{}, fmt.Errorf("%w: %s is away", webhook.ErrNotHeld, b.name)
+	}
+	r, err := ask(ctx)
+	b.note(err)
+	return r, err
+}

@@ -1,0 +1,249 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/hookonce/hookonce/pkg/webhook"
+)
+
+// An Inbox holds events as rows, before any attempt. Deliveries that come at
+// the same time share one statement.
+type Inbox struct {
+	store *Store
+	jobs  chan *insertion
+}
+
+// An insertion is one delivery on its way into a batch.
+type insertion struct {
+	ev   webhook.Event
+	done chan struct{} // closed when the rest is set
+
+	receipt webhook.Receipt
+	err     error
+}
+
+const (
+	inboxBatch   = 256
+	inboxWriters = 2 // one batch is built while another is written
+	inboxTimeout = 2 * time.Second
+)
+
+// NewInbox returns an inbox. Nothing is inserted unless [Inbox.Run] runs.
+func (s *Store) NewInbox() *Inbox {
+	return &Inbox{store: s, jobs: make(chan *insertion, inboxBatch)}
+}
+
+// Insert holds the event and says whether it is new: of one that is there
+// already it is a duplicate, and one that is dead is set to run again. A body
+// that differs from the event's is kept beside it.
+//
+// An error wraps [webhook.ErrNotHeld]; the event may be held all the same, if
+// ctx ended first.
+func (b *Inbox) Insert(ctx context.Context, ev webhook.Event) (webhook.Receipt, error) {
+	job := &insertion{ev: ev, done: make(chan struct{})}
+	select {
+	case b.jobs <- job:
+	case <-ctx.Done():
+		return webhook.Receipt{}, notHeld(ev, ctx.Err())
+	}
+	select {
+	case <-job.done:
+		if job.err != nil {
+			return webhook.Receipt{}, notHeld(ev, job.err)
+		}
+		return job.receipt, nil
+	case <-ctx.Done():
+		return webhook.Receipt{}, notHeld(ev, ctx.Err())
+	}
+}
+
+func notHeld(ev webhook.Event, err error) error {
+	return fmt.Errorf("insert %s/%s: %w: %w", ev.Source, ev.ID, webhook.ErrNotHeld, err)
+}
+
+// Run inserts until ctx ends, and what was handed over before.
+func (b *Inbox) Run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	for range inboxWriters {
+		wg.Go(func() {
+			for {
+				select {
+				case job := <-b.jobs:
+					b.write(b.collect(job))
+				case <-ctx.Done():
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for {
+		select {
+		case job := <-b.jobs:
+			b.write(b.collect(job))
+		default:
+			return nil
+		}
+	}
+}
+
+// collect takes what waits, and waits for nothing.
+func (b *Inbox) collect(job *insertion) []*insertion {
+	batch := []*insertion{job}
+	for len(batch) < inboxBatch {
+		select {
+		case job := <-b.jobs:
+			batch = append(batch, job)
+		default:
+			return batch
+		}
+	}
+	return batch
+}
+
+// write inserts a batch. A row that somebody else holds must not stall the
+// others, so if the statement meets one, each row goes alone.
+func (b *Inbox) write(batch []*insertion) {
+	ctx, cancel := context.WithTimeout(context.Background(), inboxTimeout)
+	defer cancel()
+	err := b.insert(ctx, batch)
+	if c := code(err); c != lockNotAvailable && c != deadlockDetected || len(batch) == 1 {
+		finish(batch, err)
+		return
+	}
+	for i := range batch {
+		one := batch[i : i+1]
+		finish(one, b.insert(ctx, one))
+	}
+}
+
+func finish(batch []*insertion, err error) {
+	for _, job := range batch {
+		if job.err == nil {
+			job.err = unavailable(err)
+		}
+		close(job.done)
+	}
+}
+
+type eventKey struct{ source, id string }
+
+func (j *insertion) key() eventKey { return eventKey{j.ev.Source, j.ev.ID} }
+
+// insert holds the events of the batch: the first of each key is inserted, and
+// the others are compared with what is there then.
+func (b *Inbox) insert(ctx context.Context, batch []*insertion) error {
+	var firsts, rest []*insertion
+	seen := map[eventKey]bool{}
+	for _, job := range batch {
+		if seen[job.key()] {
+			rest = append(rest, job)
+			continue
+		}
+		seen[job.key()] = true
+		firsts = append(firsts, job)
+	}
+	inserted, err := b.store.insertReceived(ctx, firsts)
+	if err != nil {
+		return err
+	}
+	for _, job := range firsts {
+		if inserted[job.key()] {
+			job.receipt = webhook.Receipt{Outcome: webhook.Accepted}
+		} else {
+			rest = append(rest, job)
+		}
+	}
+	if len(rest) == 0 {
+		return nil
+	}
+	return b.store.compare(ctx, rest)
+}
+
+// Without the anti-join, ON CONFLICT would wait for whoever is about to commit
+// the same key: one completion would block a whole batch. The rows are sorted,
+// so that two batches lock in the same order.
+const insertReceived = `
+INSERT INTO received_events (source, event_id, event_type, status, payload, payload_sha256, content_type, headers,
+	traceparent, delivery, received_at, sweep_at)
+SELECT v.source, v.event_id, v.event_type, 'received', v.payload, v.sha256, v.content_type, v.headers::jsonb,
+	v.traceparent, v.delivery, v.received_at, clock_timestamp() + interval '30 seconds'
+FROM unnest(@source::text[], @event_id::text[], @event_type::text[], @payload::bytea[], @sha256::bytea[],
+	@content_type::text[], @headers::text[], @traceparent::text[], @delivery::text[], @received_at::timestamptz[])
+	AS v (source, event_id, event_type, payload, sha256, content_type, headers, traceparent, delivery, received_at)
+WHERE NOT EXISTS (SELECT FROM received_events e WHERE e.source = v.source AND e.event_id = v.event_id)
+ORDER BY v.source, v.event_id
+ON CONFLICT (source, event_id) DO NOTHING
+RETURNING source, event_id`
+
+func (s *Store) insertReceived(ctx context.Context, jobs []*insertion) (map[eventKey]bool, error) {
+	columns := map[string][]any{}
+	for _, job := range jobs {
+		for name, value := range eventArgs(job.ev) {
+			columns[name] = append(columns[name], value)
+		}
+	}
+	args := pgx.NamedArgs{}
+	for name, values := range columns {
+		args[name] = values
+	}
+	rows, err := s.db.Query(ctx, insertReceived, args)
+	if err != nil {
+		return nil, err
+	}
+	inserted := map[eventKey]bool{}
+	var k eventKey
+	_, err = pgx.ForEachRow(rows, []any{&k.source, &k.id}, func() error {
+		inserted[k] = true
+		return nil
+	})
+	return inserted, err
+}
+
+// A dead event runs again with its full budget: this delivery is a new one.
+const reviveEvent = `
+UPDATE received_events SET
+	status = 'received', budget_from = attempt, lost = 0, delivery = @delivery,
+	sweep_at = clock_timestamp() + interval '30 seconds', sweeps = 0
+WHERE source = @source AND event_id = @event_id AND status = 'dead'`
+
+const selectKnown = `
+SELECT status, payload_sha256 <> @sha256 FROM received_events WHERE source = @source AND event_id = @event_id`
+
+// compare answers deliveries of events that are there.
+func (s *Store) compare(ctx context.Context, jobs []*insertion) error {
+	batch := &pgx.Batch{}
+	for _, job := range jobs {
+		args := eventArgs(job.ev)
+		batch.Queue(reviveEvent, args).Exec(func(tag pgconn.CommandTag) error {
+			job.receipt.Outcome = webhook.Duplicate
+			if tag.RowsAffected() == 1 {
+				job.receipt.Outcome = webhook.Requeued
+			}
+			return nil
+		})
+		batch.Queue(selectKnown, args).QueryRow(func(row pgx.Row) error {
+			var status webhook.Status
+			err := row.Scan(&status, &job.receipt.OtherBody)
+			job.receipt.Done = status == webhook.Completed
+			return err
+		})
+	}
+	if err := s.db.SendBatch(ctx, batch).Close(); err != nil {
+		return err
+	}
+	for _, job := range jobs {
+		if job.receipt.OtherBody {
+			if err := s.KeepConflict(ctx, job.ev); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,76 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hookonce/hookonce/pkg/webhook"
+)
+
+// EnqueueKey sends for an event that Postgres holds, by a task that carries
+// only its key. A task of the event that is there already will do: an archived
+// one is run, and one that lost its message is replaced.
+func (c *Client) EnqueueKey(ctx context.Context, ev webhook.Event) error {
+	ev.KeyOnly = true
+	for range enqueueTries {
+		err := c.enqueue(ctx, newTask(ev, false), ev, taskID(ev.ID))
+		if err == nil {
+			return nil
+		}
+		if !errors.Is(err, asynq.ErrTaskIDConflict) {
+			return notHeld(ev, err)
+		}
+		found, err := c.meet(ctx, ev)
+		switch {
+		case errors.Is(err, errBroken):
+			if err := forget(ctx, c.rdb, ev.Source, taskID(ev.ID)); err != nil {
+				return err
+			}
+		case err != nil:
+			return notHeld(ev, err)
+		case !found.gone && found.state != stateCompleted:
+			return nil
+		case found.state == stateCompleted: // it did what there was to do then, and Postgres knows of more
+			if err := forget(ctx, c.rdb, ev.Source, taskID(ev.ID)); err != nil {
+				return err
+			}
+		}
+	}
+	return notHeld(ev, errors.New("its task came and went with each try"))
+}
+
+// Send makes sure that there is a task for each of the events, which Postgres
+// holds, and returns for how many there was none that could run. One pipeline
+// asks for all.
+func (c *Client) Send(ctx context.Context, events []webhook.Event) (sent int, err error) {
+	type look struct {
+		state *redis.StringCmd
+		msg   *redis.BoolCmd
+	}
+	looks := make([]look, len(events))
+	_, err = c.rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+		for i, ev := range events {
+			key := taskKey(ev.Source, taskID(ev.ID))
+			looks[i] = look{pipe.HGet(ctx, key, "state"), pipe.HExists(ctx, key, "msg")}
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return 0, fmt.Errorf("look for %d tasks: %w", len(events), err)
+	}
+	for i, ev := range events {
+		state := looks[i].state.Val()
+		if looks[i].msg.Val() && state != stateArchived && state != stateCompleted {
+			continue
+		}
+		if err := c.EnqueueKey(ctx, ev); err != nil {
+			return sent, err
+		}
+		sent++
+	}
+	return sent, nil
+}
