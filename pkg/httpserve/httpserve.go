@@ -46,7 +46,9 @@ func Serve(ctx context.Context, ln net.Listener, h http.Handler, log *slog.Logge
 	}
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 	defer cancel()
-	if err := srv.Shutdown(bounded); err != nil {
+	err := srv.Shutdown(bounded)
+	<-failed // before Shutdown it may not have begun, and then it is the one that closes ln
+	if err != nil {
 		return errors.Join(fmt.Errorf("shut down %s: %w", ln.Addr(), err), srv.Close())
 	}
 	return nil
