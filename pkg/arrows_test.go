@@ -21,6 +21,7 @@ const module = "github.com/hookonce/hookonce/"
 var mayImport = map[string][]string{
 	"migrations":             nil,
 	"pkg/config":             {"pkg/payload", "pkg/signature", "pkg/source"},
+	"pkg/custody":            {"pkg/webhook"},
 	"pkg/dashboard":          nil,
 	"pkg/demo":               {"pkg/signature", "pkg/webhook"},
 	"pkg/devstack":           nil,
@@ -35,6 +36,7 @@ var mayImport = map[string][]string{
 	"pkg/queue":              {"pkg/webhook"},
 	"pkg/signature":          {"pkg/webhook"},
 	"pkg/source":             {"pkg/payload", "pkg/signature", "pkg/webhook"},
+	"pkg/sweeper":            {"pkg/source", "pkg/webhook"},
 	"pkg/telemetry":          nil,
 	"pkg/webhook":            nil,
 	"pkg/worker":             {"pkg/webhook"},
@@ -59,7 +61,7 @@ var owners = map[string][]string{
 }
 
 // standard lists the packages of ours that need nothing but Go itself.
-var standard = []string{"pkg/signature", "pkg/source", "pkg/webhook", "pkg/worker"}
+var standard = []string{"pkg/custody", "pkg/signature", "pkg/source", "pkg/sweeper", "pkg/webhook", "pkg/worker"}
 
 func TestImports(t *testing.T) {
 	t.Parallel()

@@ -5,10 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -75,24 +75,24 @@ func (d *devRun) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer remove()
+	defer func() { err = errors.Join(err, remove()) }()
 	story := demo.New()
 	t := &theater{
-		devRun: d, stack: stack, environ: d.programEnviron(stack, sources),
+		devRun: d, stack: stack, environ: d.programEnviron(ctx, stack, sources), end: cancel,
 		handlers: map[string]handler.Handler{"demo": story.Handler},
 		addresses: map[string]string{
 			"DATABASE_URL": stack.DatabaseURL, "REDIS_URL": stack.RedisURL, "HOOKONCE_CONFIG": sources,
 		},
 	}
 	if err := t.open(ctx); err != nil {
-		return errors.Join(err, t.close(cancel))
+		return errors.Join(err, t.close())
 	}
 	if d.once {
 		err = d.tell(ctx, story, t)
 	} else {
 		err = t.show(ctx)
 	}
-	return errors.Join(err, t.close(cancel))
+	return errors.Join(err, t.close())
 }
 
 func (d *devRun) stackOptions() devstack.Options {
@@ -113,24 +113,24 @@ const devSources = "sources: {default: {verify: none}}\n"
 
 // sourcesFile is where ingest and worker find their sources. remove deletes it
 // if it was made here.
-func (d *devRun) sourcesFile() (name string, remove func(), err error) {
+func (d *devRun) sourcesFile() (name string, remove func() error, err error) {
 	text := []byte(devSources)
 	if d.once {
 		text = demo.Sources
 	} else if name := d.getenv("HOOKONCE_CONFIG"); name != "" {
 		name, err := filepath.Abs(name)
-		return name, func() {}, err
+		return name, func() error { return nil }, err
 	}
 	f, err := os.CreateTemp("", "hookonce-*.yaml")
 	if err != nil {
 		return "", nil, err
 	}
 	_, err = f.Write(text)
-	return f.Name(), func() { os.Remove(f.Name()) }, errors.Join(err, f.Close())
+	return f.Name(), func() error { return os.Remove(f.Name()) }, errors.Join(err, f.Close())
 }
 
 // programEnviron is the environment that ingest and worker see.
-func (d *devRun) programEnviron(stack *devstack.Stack, sources string) []string {
+func (d *devRun) programEnviron(ctx context.Context, stack *devstack.Stack, sources string) []string {
 	set := map[string]string{
 		"REDIS_URL":       stack.RedisURL,
 		"DATABASE_URL":    stack.DatabaseURL,
@@ -144,7 +144,7 @@ func (d *devRun) programEnviron(stack *devstack.Stack, sources string) []string 
 			"RETRY_MIN": "500ms", "RETRY_MAX": "1s", "LOG_LEVEL": "error",
 		})
 	} else {
-		set["INGEST_ADDR"] = d.ingestAddr()
+		set["INGEST_ADDR"] = d.ingestAddr(ctx)
 	}
 	return with(d.environ, set)
 }
@@ -153,11 +153,11 @@ const devAddr = "127.0.0.1:8080"
 
 // ingestAddr is where ingest listens: by default at a well-known address, or at
 // any free one if that is taken.
-func (d *devRun) ingestAddr() string {
+func (d *devRun) ingestAddr(ctx context.Context) string {
 	if addr := d.getenv("INGEST_ADDR"); addr != "" {
 		return addr
 	}
-	ln, err := net.Listen("tcp", devAddr)
+	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", devAddr)
 	if err != nil {
 		fmt.Fprintf(d.stderr, "%s is taken: ingest listens on another port\n", devAddr)
 		return "127.0.0.1:0"
@@ -193,6 +193,7 @@ type theater struct {
 	handlers  map[string]handler.Handler
 	addresses map[string]string
 
+	end     func() // ends all parts
 	running []chan error
 }
 
@@ -213,14 +214,18 @@ func (t *theater) open(ctx context.Context) error {
 
 func httpURL(a net.Addr) string { return "http://" + a.String() }
 
-// start runs a program and returns when it listens, or has failed to.
+// start runs a program and returns when it listens, or has failed to. When it
+// ends later, all others do too.
 func (t *theater) start(ctx context.Context, run func(context.Context, program.Options) error, listening func(public, ops net.Addr)) error {
 	ready, done := make(chan struct{}), make(chan error, 1)
 	o := program.Options{Environ: t.environ, Stderr: t.stderr, Handlers: t.handlers, Listening: func(public, ops net.Addr) {
 		listening(public, ops)
 		close(ready)
 	}}
-	go func() { done <- run(ctx, o) }()
+	go func() {
+		defer t.end()
+		done <- run(ctx, o)
+	}()
 	select {
 	case <-ready:
 		t.running = append(t.running, done)
@@ -231,7 +236,7 @@ func (t *theater) start(ctx context.Context, run func(context.Context, program.O
 }
 
 // dashboard serves asynqmon.
-func (t *theater) dashboard(ctx context.Context, o program.Options) error {
+func (t *theater) dashboard(ctx context.Context, o program.Options) (err error) {
 	page := dashboard.New(func() any {
 		rdb, err := queue.Dial(t.stack.RedisURL, queue.Profile{Read: 3 * time.Second, Pool: 4})
 		if err != nil {
@@ -239,8 +244,8 @@ func (t *theater) dashboard(ctx context.Context, o program.Options) error {
 		}
 		return rdb
 	})
-	defer page.Close()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	defer func() { err = errors.Join(err, page.Close()) }()
+	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
@@ -248,45 +253,51 @@ func (t *theater) dashboard(ctx context.Context, o program.Options) error {
 	return httpserve.Serve(ctx, ln, page, telemetry.NewLog(t.stderr, slog.LevelWarn, "text"))
 }
 
-// show says where everything is, until ctx ends or a part fails.
-func (t *theater) show(ctx context.Context) error {
+// show says where everything is, until ctx ends.
+func (t *theater) show(ctx context.Context) (err error) {
 	remove, err := t.writeEnv()
 	if err != nil {
 		return err
 	}
-	defer remove()
+	defer func() { err = errors.Join(err, remove()) }()
 	t.printf(`
 Try it:
   curl -i %[1]s/webhooks -H 'Content-Type: application/json' -d '{"event_id":"evt_1","event_type":"payment.succeeded","amount":4200,"timestamp":%[2]d}'
   %[3]s send --copies 5 --parallel
   %[3]s events list
-`, t.addresses["INGEST_URL"], time.Now().Unix(), self())
-	select {
-	case <-ctx.Done():
-		return nil
-	case err := <-t.running[0]:
-		t.running[0] <- nil
-		return err
-	case err := <-t.running[1]:
-		t.running[1] <- nil
-		return err
-	}
+`, t.addresses["INGEST_URL"], time.Now().Unix(), t.self())
+	<-ctx.Done()
+	return nil
 }
 
-// self is how this program was called, for lines to paste.
-func self() string {
-	if strings.Contains(os.Args[0], "go-build") {
-		return "go run ./cmd/hookonce"
+// self is how this program is called by a line to paste.
+func (d *devRun) self() string {
+	self := os.Args[0]
+	if strings.Contains(self, "go-build") {
+		self = "go run ./cmd/hookonce"
 	}
-	return os.Args[0]
+	if d.envFile != devEnvFile { // then the other commands would not look there
+		self = "env $(cat " + d.envFile + ") " + self
+	}
+	return self
+}
+
+// redacted hides a password, which the file may have but not the screen.
+func redacted(address string) string {
+	u, err := url.Parse(address)
+	if err != nil || u.User == nil {
+		return address
+	}
+	return u.Redacted()
 }
 
 // writeEnv prints the addresses and writes them to the file in which other
 // commands look for them. remove takes them back: they lead nowhere afterwards.
-func (t *theater) writeEnv() (remove func(), err error) {
+func (t *theater) writeEnv() (remove func() error, err error) {
 	var lines bytes.Buffer
 	for _, name := range slices.Sorted(maps.Keys(t.addresses)) {
 		fmt.Fprintf(&lines, "%s=%s\n", name, t.addresses[name])
+		t.printf("%s=%s\n", name, redacted(t.addresses[name]))
 	}
 	if err := os.MkdirAll(filepath.Dir(t.envFile), 0o755); err != nil {
 		return nil, err
@@ -294,13 +305,18 @@ func (t *theater) writeEnv() (remove func(), err error) {
 	if err := os.WriteFile(t.envFile, lines.Bytes(), 0o600); err != nil {
 		return nil, err
 	}
-	io.Copy(t.stdout, &lines)
-	return func() { os.Remove(t.envFile) }, nil
+	return func() error {
+		now, err := os.ReadFile(t.envFile)
+		if err != nil || !bytes.Equal(now, lines.Bytes()) {
+			return nil // another hookonce dev was started here since
+		}
+		return os.Remove(t.envFile)
+	}, nil
 }
 
 // close ends all parts and waits for them.
-func (t *theater) close(cancel context.CancelFunc) error {
-	cancel()
+func (t *theater) close() error {
+	t.end()
 	var errs []error
 	for _, done := range t.running {
 		errs = append(errs, <-done)

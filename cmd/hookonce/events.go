@@ -17,9 +17,7 @@ import (
 )
 
 func (c *console) eventsCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "events", Short: "Show what became of events"}
-	cmd.AddCommand(c.eventsListCommand(), c.eventsShowCommand())
-	return cmd
+	return group("events", "Show what became of events", c.eventsListCommand(), c.eventsShowCommand())
 }
 
 // An output is how a command prints: json or table.
@@ -35,6 +33,22 @@ func (o *output) Set(s string) error {
 	return nil
 }
 
+// A status is one that a row can have.
+type status webhook.Status
+
+func (s *status) String() string { return string(*s) }
+func (s *status) Type() string   { return "status" }
+func (s *status) Set(text string) error {
+	switch webhook.Status(text) {
+	case "", webhook.Received, webhook.Processing, webhook.Completed, webhook.Failed, webhook.Dead:
+		*s = status(text)
+		return nil
+	case webhook.Queued:
+		return errors.New("what only the queue holds is not listed: use events show, or the dashboard")
+	}
+	return errors.New("must be received, processing, completed, failed or dead")
+}
+
 func (c *console) eventsListCommand() *cobra.Command {
 	var f webhook.Filter
 	var since time.Duration
@@ -44,6 +58,9 @@ func (c *console) eventsListCommand() *cobra.Command {
 		Short: "List events, newest first",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if since < 0 {
+				return errors.New("--since must be positive")
+			}
 			if since > 0 {
 				f.Since = time.Now().Add(-since)
 			}
@@ -51,7 +68,7 @@ func (c *console) eventsListCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&f.Source, "source", "", "only of this source")
-	cmd.Flags().StringVar((*string)(&f.Status), "status", "", "only with this status: received, processing, completed, failed or dead")
+	cmd.Flags().Var((*status)(&f.Status), "status", "only with this status: received, processing, completed, failed or dead")
 	cmd.Flags().StringVar(&f.Type, "type", "", "only of this type")
 	cmd.Flags().DurationVar(&since, "since", 0, "only those received within this time, e.g. 1h")
 	cmd.Flags().IntVar(&f.Limit, "limit", 50, "at most so many")

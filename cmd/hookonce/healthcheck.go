@@ -1,8 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,7 +18,11 @@ func healthcheckCommand() *cobra.Command {
 		Short: "Ask URL, and exit 0 if it answers 2xx within 3 s",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			req, err := http.NewRequestWithContext(cmd.Context(), http.MethodGet, args[0], nil)
+			u, err := parseURL(args[0])
+			if err != nil {
+				return err
+			}
+			req, err := http.NewRequestWithContext(cmd.Context(), http.MethodGet, u.String(), nil)
 			if err != nil {
 				return err
 			}
@@ -27,9 +33,18 @@ func healthcheckCommand() *cobra.Command {
 			}
 			defer resp.Body.Close()
 			if resp.StatusCode/100 != 2 {
-				return fmt.Errorf("%s answers %s", args[0], resp.Status)
+				return fmt.Errorf("%s answers %s", u.Redacted(), resp.Status)
 			}
 			return nil
 		},
 	}
+}
+
+// parseURL does not repeat what it cannot read, since that may hold a password.
+func parseURL(raw string) (*url.URL, error) {
+	u, err := url.Parse(raw)
+	if err != nil || u.Host == "" {
+		return nil, errors.New("not an address such as http://127.0.0.1:8080")
+	}
+	return u, nil
 }

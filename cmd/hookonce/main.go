@@ -8,14 +8,18 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/hookonce/hookonce/pkg/queue"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once
+	queue.Quiet()
 	if err := run(ctx, os.Args[1:], os.Environ(), os.Stdout, os.Stderr); err != nil {
 		fmt.Fprintln(os.Stderr, "hookonce:", err)
 		os.Exit(1)
@@ -31,7 +35,7 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 		SilenceUsage:  true,
 	}
 	c := &console{environ: environ, stdout: stdout, stderr: stderr}
-	root.AddCommand(c.devCommand(), c.migrateCommand(), c.sendCommand(), c.eventsCommand(), healthcheckCommand())
+	root.AddCommand(c.devCommand(), c.migrateCommand(), c.sendCommand(), c.eventsCommand(), c.deadCommand(), healthcheckCommand())
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
@@ -43,6 +47,24 @@ type console struct {
 	environ []string
 	stdout  io.Writer
 	stderr  io.Writer
+	mu      sync.Mutex // deliveries in parallel print their answers
 }
 
-func (c *console) printf(format string, args ...any) { fmt.Fprintf(c.stdout, format, args...) }
+func (c *console) printf(format string, args ...any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	fmt.Fprintf(c.stdout, format, args...)
+}
+
+// group is a command that only has others below it. One that it does not have
+// is an error: cobra would print the help and exit 0.
+func group(use, short string, commands ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   use,
+		Short: short,
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(commands...)
+	return cmd
+}

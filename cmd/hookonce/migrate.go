@@ -7,12 +7,10 @@ import (
 )
 
 func (c *console) migrateCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "migrate", Short: "Bring the database at DATABASE_URL up to this version"}
-	cmd.AddCommand(
+	return group("migrate", "Bring the database at DATABASE_URL up to this version",
 		&cobra.Command{Use: "up", Short: "Apply what is missing", Args: cobra.NoArgs, RunE: c.migrateUp},
 		&cobra.Command{Use: "status", Short: "List the migrations", Args: cobra.NoArgs, RunE: c.migrateStatus},
 	)
-	return cmd
 }
 
 func (c *console) migrateUp(cmd *cobra.Command, _ []string) error {

@@ -178,8 +178,11 @@ func (c *console) deliverAll(ctx context.Context, s sending, h http.Header, body
 }
 
 func (c *console) deliver(ctx context.Context, s sending, h http.Header, body []byte) error {
-	url := strings.TrimSuffix(s.url, "/") + "/webhooks/" + s.source
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+	u, err := parseURL(s.url)
+	if err != nil {
+		return fmt.Errorf("INGEST_URL: %w", err)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, u.JoinPath("webhooks", s.source).String(), bytes.NewReader(body))
 	if err != nil {
 		return err
 	}

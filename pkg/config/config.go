@@ -34,7 +34,10 @@ type Ingest struct {
 	SourcesFile   string        `env:"HOOKONCE_CONFIG" help:"the sources file; if not set, ./hookonce.yaml if there is one"`
 	Addr          string        `env:"INGEST_ADDR" envDefault:":8080" help:"where webhooks are received"`
 	OpsAddr       string        `env:"OPS_ADDR" envDefault:"127.0.0.1:8081" help:"where health and metrics are served"`
-	Ack           string        `env:"INGEST_ACK" envDefault:"queue" help:"what must hold an event before it is accepted: queue"`
+	DatabaseURL   string        `env:"DATABASE_URL" help:"where events are held if the queue cannot, or first; if not set, the queue alone holds them"`
+	Ack           string        `env:"INGEST_ACK" envDefault:"queue" help:"what is to hold an event before it is accepted: queue (Redis) or inbox (Postgres)"`
+	Fallback      string        `env:"INBOX_FALLBACK" envDefault:"redis" help:"what holds events if INGEST_ACK is inbox and Postgres is away: redis (if it persists) or none"`
+	Persistent    bool          `env:"REDIS_PERSISTENT" envDefault:"false" help:"Redis persists, although it does not show that"`
 	AckTimeout    time.Duration `env:"INGEST_ACK_TIMEOUT" envDefault:"800ms" help:"how long a delivery may wait for that"`
 	MaxInflight   int           `env:"INGEST_MAX_INFLIGHT" envDefault:"1024" help:"deliveries at once; more are told to come back"`
 	AllowUnsigned bool          `env:"ALLOW_UNSIGNED" envDefault:"false" help:"start without a sources file, and accept what nobody signed"`
@@ -52,6 +55,9 @@ type Worker struct {
 	Only        []string      `env:"WORKER_SOURCES" help:"the sources to work for, with commas between them; if not set, all"`
 	RetryMin    time.Duration `env:"RETRY_MIN" envDefault:"2s" help:"the back-off after the first failure"`
 	RetryMax    time.Duration `env:"RETRY_MAX" envDefault:"4h" help:"the longest back-off"`
+	Allowance   time.Duration `env:"LEASE_ALLOWANCE" envDefault:"5s" help:"beyond its timeout, before an attempt counts as lost"`
+	SweepEvery  time.Duration `env:"SWEEP_EVERY" envDefault:"5s" help:"how often lost tasks are looked for"`
+	Persistent  bool          `env:"REDIS_PERSISTENT" envDefault:"false" help:"Redis persists, although it does not show that"`
 	Log         Log
 
 	Sources []source.Source `env:"-"` // those named by Only; at least one
@@ -73,8 +79,9 @@ func ReadIngest(environ []string) (Ingest, error) {
 }
 
 func (c *Ingest) check(m *mistakes) {
-	m.when(c.Ack == "inbox", "INGEST_ACK", "this version does not have inbox yet: want queue")
-	m.when(c.Ack != "queue", "INGEST_ACK", "want queue")
+	m.when(c.Ack != "queue" && c.Ack != "inbox", "INGEST_ACK", "want queue or inbox")
+	m.when(c.Ack == "inbox" && c.DatabaseURL == "", "DATABASE_URL", "must be set for INGEST_ACK=inbox")
+	m.when(c.Fallback != "redis" && c.Fallback != "none", "INBOX_FALLBACK", "want redis or none")
 	m.when(c.AckTimeout <= 0, "INGEST_ACK_TIMEOUT", "want more than 0, such as 800ms")
 	m.when(c.MaxInflight < 1, "INGEST_MAX_INFLIGHT", "want 1 or more")
 	m.when(!isAddr(c.Addr), "INGEST_ADDR", "want host:port or :port, such as :8080")
@@ -114,6 +121,8 @@ func (c *Worker) check(m *mistakes) {
 	m.when(!isAddr(c.OpsAddr), "OPS_ADDR", "want host:port or :port, such as 127.0.0.1:8082")
 	m.when(c.RetryMin <= 0, "RETRY_MIN", "want more than 0, such as 2s")
 	m.when(c.RetryMax < c.RetryMin, "RETRY_MAX", "want no less than RETRY_MIN")
+	m.when(c.Allowance < time.Second, "LEASE_ALLOWANCE", "want 1s or more, such as 5s")
+	m.when(c.SweepEvery <= 0, "SWEEP_EVERY", "want more than 0, such as 5s")
 	c.Log.check(m)
 }
 

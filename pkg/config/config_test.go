@@ -37,6 +37,7 @@ func TestIngestDefaults(t *testing.T) {
 		Addr:          ":8080",
 		OpsAddr:       "127.0.0.1:8081",
 		Ack:           "queue",
+		Fallback:      "redis",
 		AckTimeout:    800 * time.Millisecond,
 		MaxInflight:   1024,
 		AllowUnsigned: true,
@@ -57,6 +58,8 @@ func TestWorkerDefaults(t *testing.T) {
 		OpsAddr:     "127.0.0.1:8082",
 		RetryMin:    2 * time.Second,
 		RetryMax:    4 * time.Hour,
+		Allowance:   5 * time.Second,
+		SweepEvery:  5 * time.Second,
 		Log:         config.Log{Level: slog.LevelInfo, Format: "json"},
 		Sources:     []source.Source{source.Default()},
 	}
@@ -68,7 +71,8 @@ func TestWorkerDefaults(t *testing.T) {
 func TestIngestSet(t *testing.T) {
 	inFolder(t, map[string]string{"other.yaml": one("a", unsigned...)})
 	got, err := config.ReadIngest([]string{
-		"REDIS_URL= redis://localhost \n", "HOOKONCE_CONFIG=other.yaml", "INGEST_ADDR=0.0.0.0:80", "OPS_ADDR=[::1]:81", "INGEST_ACK=queue",
+		"REDIS_URL= redis://localhost \n", "HOOKONCE_CONFIG=other.yaml", "INGEST_ADDR=0.0.0.0:80", "OPS_ADDR=[::1]:81", "INGEST_ACK=inbox",
+		"DATABASE_URL=postgres://localhost", "INBOX_FALLBACK=none", "REDIS_PERSISTENT=true",
 		"INGEST_ACK_TIMEOUT=1s", "INGEST_MAX_INFLIGHT=1", "ALLOW_UNSIGNED=", "LOG_LEVEL=debug", "LOG_FORMAT=text",
 		"=hidden", "no equals sign", "0_NAME=x", "_0_NAME=x",
 	})
@@ -80,8 +84,8 @@ func TestIngestSet(t *testing.T) {
 	}
 	got.Sources = nil
 	want := config.Ingest{
-		RedisURL: "redis://localhost", SourcesFile: "other.yaml", Addr: "0.0.0.0:80", OpsAddr: "[::1]:81", Ack: "queue",
-		AckTimeout: time.Second, MaxInflight: 1, Log: config.Log{Level: slog.LevelDebug, Format: "text"},
+		RedisURL: "redis://localhost", SourcesFile: "other.yaml", Addr: "0.0.0.0:80", OpsAddr: "[::1]:81", DatabaseURL: "postgres://localhost",
+		Ack: "inbox", Fallback: "none", Persistent: true, AckTimeout: time.Second, MaxInflight: 1, Log: config.Log{Level: slog.LevelDebug, Format: "text"},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("ReadIngest = %+v, want %+v", got, want)
@@ -104,8 +108,9 @@ func TestIngestRefusal(t *testing.T) {
 		{"HOOKONCE_CONFIG=.", "sources file (HOOKONCE_CONFIG): read .: is a directory"},
 		{"HOOKONCE_CONFIG=/dev/zero", "sources file (HOOKONCE_CONFIG): read /dev/zero: is larger than 1 MiB"},
 		{"HOOKONCE_CONFIG=bad.yaml", "bad.yaml:6: source a: timeout: want a duration"},
-		{"INGEST_ACK=inbox", "INGEST_ACK: this version does not have inbox yet: want queue"},
-		{"INGEST_ACK=" + canary, "INGEST_ACK: want queue"},
+		{"INGEST_ACK=inbox", "DATABASE_URL: must be set for INGEST_ACK=inbox"},
+		{"INGEST_ACK=" + canary, "INGEST_ACK: want queue or inbox"},
+		{"INBOX_FALLBACK=" + canary, "INBOX_FALLBACK: want redis or none"},
 		{"INGEST_ACK_TIMEOUT=800", "INGEST_ACK_TIMEOUT: want a duration such as 800ms"},
 		{"INGEST_ACK_TIMEOUT=0", "INGEST_ACK_TIMEOUT: want more than 0, such as 800ms"},
 		{"INGEST_ACK_TIMEOUT=" + canary, "INGEST_ACK_TIMEOUT: want a duration such as 800ms"},
@@ -141,7 +146,7 @@ func TestIngestAllAtOnce(t *testing.T) {
 REDIS_URL: must be set: where the queue is, such as redis://localhost:6379/0
 INGEST_MAX_INFLIGHT: want a whole number such as 1024
 LOG_LEVEL: want debug, info, warn or error
-INGEST_ACK: want queue
+INGEST_ACK: want queue or inbox
 hookonce.yaml:4: source a: timeout: want a duration from 1s to 15m, such as 10s`)
 	if err == nil || err.Error() != want {
 		t.Errorf("got\n%v\nwant\n%s", err, want)
@@ -230,12 +235,12 @@ func TestHelp(t *testing.T) {
 		want     []string // the first word of each line
 		line     string
 	}{
-		{config.Ingest{}, []string{"NAME", "REDIS_URL", "HOOKONCE_CONFIG", "INGEST_ADDR", "OPS_ADDR", "INGEST_ACK", "INGEST_ACK_TIMEOUT",
-			"INGEST_MAX_INFLIGHT", "ALLOW_UNSIGNED", "LOG_LEVEL", "LOG_FORMAT"},
+		{config.Ingest{}, []string{"NAME", "REDIS_URL", "HOOKONCE_CONFIG", "INGEST_ADDR", "OPS_ADDR", "DATABASE_URL", "INGEST_ACK", "INBOX_FALLBACK",
+			"REDIS_PERSISTENT", "INGEST_ACK_TIMEOUT", "INGEST_MAX_INFLIGHT", "ALLOW_UNSIGNED", "LOG_LEVEL", "LOG_FORMAT"},
 			"\nOPS_ADDR             127.0.0.1:8081  where health and metrics are served\n"},
 		{&config.Worker{}, []string{"NAME", "REDIS_URL", "DATABASE_URL", "HOOKONCE_CONFIG", "OPS_ADDR", "WORKER_SOURCES", "RETRY_MIN",
-			"RETRY_MAX", "LOG_LEVEL", "LOG_FORMAT"},
-			"\nREDIS_URL        must be set     where the queue is, such as redis://localhost:6379/0\n"},
+			"RETRY_MAX", "LEASE_ALLOWANCE", "SWEEP_EVERY", "REDIS_PERSISTENT", "LOG_LEVEL", "LOG_FORMAT"},
+			"\nREDIS_URL         must be set     where the queue is, such as redis://localhost:6379/0\n"},
 	} {
 		var b strings.Builder
 		config.Help(&b, tt.settings)

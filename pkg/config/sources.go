@@ -65,7 +65,7 @@ func (v value) sources() []source.Source {
 
 var sourceKeys = []string{
 	"provider", "verify", "secrets", "id", "type", "headers", "ack_status", "max_body",
-	"max_retry", "timeout", "concurrency", "retention", "handlers",
+	"max_retry", "timeout", "concurrency", "retention", "keep_payload", "keep_details", "handlers",
 }
 
 func (v value) source(name string) source.Source {
@@ -159,6 +159,9 @@ func (m mapping) limits(s *source.Source) {
 	m.key("concurrency").number(&s.Concurrency, 1, 1000)
 	m.key("timeout").duration(&s.Timeout, time.Second, 15*time.Minute, 1, "a duration from 1s to 15m, such as 10s")
 	m.key("retention").duration(&s.Retention, 0, 24*time.Hour, time.Second, "whole seconds from 0 to 24h, such as 10m")
+	const years = 100 * 365 * 24 * time.Hour
+	m.key("keep_payload").duration(&s.KeepPayload, time.Hour, years, 1, "a duration of 1h or more, such as 720h")
+	m.key("keep_details").duration(&s.KeepDetails, time.Hour, years, 1, "a duration of 1h or more, such as 2160h")
 }
 
 func (v value) headers() []string {

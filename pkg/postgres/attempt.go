@@ -159,6 +159,30 @@ func fencedState(ctx context.Context, tx pgx.Tx, c webhook.Claim) (webhook.Statu
 	return "", webhook.ErrFenced
 }
 
+const restartLease = `
+UPDATE received_events SET
+	started_at = clock_timestamp(),
+	lease_until = clock_timestamp() + @lease::interval,
+	sweep_at = clock_timestamp() + @lease::interval
+WHERE ` + guard
+
+// Restart lets the attempt's time begin anew, if the event is still the
+// attempt's, else it returns [webhook.ErrFenced].
+func (s *Store) Restart(ctx context.Context, c webhook.Claim) (webhook.Claim, error) {
+	args := guardArgs(c)
+	args["lease"] = c.Terms.Lease()
+	sent := time.Now()
+	tag, err := s.db.Exec(ctx, restartLease, args)
+	if err != nil {
+		return c, unavailable(fmt.Errorf("restart %s/%s: %w", c.Event.Source, c.Event.ID, err))
+	}
+	if tag.RowsAffected() != 1 {
+		return c, webhook.ErrFenced
+	}
+	c.Deadline = sent.Add(c.Terms.Timeout)
+	return c, nil
+}
+
 // The last attempt allowed was lost with its worker, so nobody is there to
 // record the death; whoever finds it does.
 const buryEvent = `

@@ -128,10 +128,10 @@ func TestEveryStateHasAnExit(t *testing.T) {
 	ev.Delivery = "again"
 	step(claim, webhook.Processing)
 	for !c.LastTry() { // workers die until the budget is gone
-		f.exec(t, `UPDATE received_events SET lease_until = clock_timestamp()`)
+		f.exec(t, `UPDATE received_events SET lease_until = clock_timestamp() - interval '1 hour'`)
 		claim()
 	}
-	f.exec(t, `UPDATE received_events SET lease_until = clock_timestamp()`)
+	f.exec(t, `UPDATE received_events SET lease_until = clock_timestamp() - interval '1 hour'`)
 	step(func() {
 		if done, err := f.Bury(t.Context(), ev, c.Event.Attempt, terms.MaxRetry, "lost"); err != nil || !done {
 			t.Fatalf("Bury = %v, %v, want true", done, err)

@@ -16,12 +16,16 @@ import (
 // claimable says whether a task may start the next attempt on the row e. A
 // failed event may start up to 2 s early, since asynq keeps time in seconds. A
 // dead one is revived by a new delivery, or by a person who had this very death
-// run again.
+// run again. One whose worker died more than once waits as a failed one would.
 const claimable = `
 	(  e.status = 'received'
 	OR e.status = 'failed' AND e.next_attempt_at <= clock_timestamp() + interval '2 seconds'
-	OR e.status = 'processing' AND e.lease_until <= clock_timestamp() AND e.attempt - e.budget_from <= @max_retry
+	OR e.status = 'processing' AND ` + freeAt + ` <= clock_timestamp() AND e.attempt - e.budget_from <= @max_retry
 	OR e.status = 'dead' AND (e.delivery <> @delivery OR e.attempt = @revive))`
+
+// freeAt is when somebody else may take over a running attempt.
+const freeAt = `(e.lease_until + CASE WHEN e.lost > 0
+	THEN least(interval '2 seconds' * power(2, least(e.lost, 13)), interval '4 hours') ELSE interval '0' END)`
 
 // takeOver makes the row e the caller's.
 const takeOver = `
@@ -73,8 +77,8 @@ SELECT true AS mine, false AS raced, status, attempt, budget_from, lost, payload
 FROM claimed
 UNION ALL
 SELECT false, ` + claimable + `, status, attempt, budget_from, lost, payload_sha256 <> @sha256,
-	greatest(coalesce(lease_until, next_attempt_at) - clock_timestamp(), interval '0'),
-	status = 'processing' AND lease_until <= clock_timestamp(), '', '', '{}', '', '', received_at, NULL, payload_sha256
+	greatest(coalesce(` + freeAt + `, next_attempt_at) - clock_timestamp(), interval '0'),
+	status = 'processing' AND lease_until <= clock_timestamp() AND attempt - budget_from > @max_retry, '', '', '{}', '', '', received_at, NULL, payload_sha256
 FROM received_events AS e
 WHERE source = @source AND event_id = @event_id AND NOT EXISTS (SELECT FROM claimed)`
 

@@ -30,8 +30,14 @@ func Ingest(ctx context.Context, o Options) error {
 	}
 	defer rdb.Close()
 
+	k := &keeping{cfg: cfg, rdb: rdb, memory: queue.NewMemory(rdb, log), log: log}
+	if err := k.open(ctx, metrics); err != nil {
+		return err
+	}
+	defer k.close()
+
 	public := ingest.New(ingest.Options{
-		Queue:       queue.NewClient(rdb, queueSettings(cfg.Sources)),
+		Queue:       k.keeper,
 		Sources:     cfg.Sources,
 		AckTimeout:  cfg.AckTimeout,
 		MaxInflight: cfg.MaxInflight,
@@ -39,21 +45,23 @@ func Ingest(ctx context.Context, o Options) error {
 		Observe:     func(r ingest.Report) { observeDelivery(metrics, r) },
 		Log:         log,
 	})
-	ops := httpserve.Ops(metrics.Handler(), redisCheck(rdb))
+	ops := httpserve.Ops(metrics.Handler(), k.checks()...)
 
 	publicListener, opsListener, err := listen(cfg.Addr, cfg.OpsAddr)
 	if err != nil {
 		return err
 	}
-	warnVolatile(ctx, rdb, log)
-	log.InfoContext(ctx, "listening", "addr", publicListener.Addr().String(), "ops", opsListener.Addr().String(), "sources", len(cfg.Sources))
+	warnVolatile(ctx, rdb, cfg.Persistent, log)
+	log.InfoContext(ctx, "listening", "addr", publicListener.Addr().String(), "ops", opsListener.Addr().String(), "sources", len(cfg.Sources), "ack", cfg.Ack)
 	if o.Listening != nil {
 		o.Listening(publicListener.Addr(), opsListener.Addr())
 	}
-	return together(ctx,
-		func(ctx context.Context) error { return httpserve.Serve(ctx, publicListener, public, log) },
-		func(ctx context.Context) error { return httpserve.Serve(ctx, opsListener, ops, log) },
-	)
+	return k.serve(ctx, func(ctx context.Context) error {
+		return together(ctx,
+			func(ctx context.Context) error { return httpserve.Serve(ctx, publicListener, public, log) },
+			func(ctx context.Context) error { return httpserve.Serve(ctx, opsListener, ops, log) },
+		)
+	})
 }
 
 func observeDelivery(m *telemetry.Metrics, r ingest.Report) {

@@ -54,6 +54,7 @@ type Options struct {
 func Main(name string, run func(context.Context, Options) error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
+	queue.Quiet()
 	if err := run(ctx, Options{Args: os.Args[1:], Environ: os.Environ(), Stderr: os.Stderr}); err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
 		os.Exit(1)
@@ -81,23 +82,24 @@ func queueSettings(sources []source.Source) map[string]queue.Settings {
 	return settings
 }
 
-func redisCheck(rdb redis.UniversalClient) httpserve.Check {
+// redisCheck looks at Redis. persists says so where Redis itself does not.
+func redisCheck(rdb redis.UniversalClient, persists bool) httpserve.Check {
 	return httpserve.Check{Name: "redis", Run: func(ctx context.Context) (string, error) {
 		if err := queue.Ping(ctx, rdb); err != nil {
 			return "", err
 		}
-		if queue.IsVolatile(ctx, rdb) {
+		if !persists && queue.IsVolatile(ctx, rdb) {
 			return "ok, but " + volatile, nil
 		}
 		return "", nil
 	}}
 }
 
-const volatile = "it keeps nothing over a restart: a 2xx lives only as long as this Redis (turn on appendonly)"
+const volatile = "it keeps nothing over a restart: a 2xx lives only as long as this Redis (turn on appendonly; or say REDIS_PERSISTENT=true if it does not show that it persists)"
 
 // warnVolatile says aloud that an acknowledgement is worth less.
-func warnVolatile(ctx context.Context, rdb redis.UniversalClient, log *slog.Logger) {
-	if queue.Ping(ctx, rdb) == nil && queue.IsVolatile(ctx, rdb) {
+func warnVolatile(ctx context.Context, rdb redis.UniversalClient, persists bool, log *slog.Logger) {
+	if !persists && queue.Ping(ctx, rdb) == nil && queue.IsVolatile(ctx, rdb) {
 		log.WarnContext(ctx, "redis: "+volatile)
 	}
 }

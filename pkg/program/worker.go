@@ -17,6 +17,7 @@ import (
 	"github.com/hookonce/hookonce/pkg/postgres"
 	"github.com/hookonce/hookonce/pkg/queue"
 	"github.com/hookonce/hookonce/pkg/source"
+	"github.com/hookonce/hookonce/pkg/sweeper"
 	"github.com/hookonce/hookonce/pkg/telemetry"
 	"github.com/hookonce/hookonce/pkg/webhook"
 	"github.com/hookonce/hookonce/pkg/worker"
@@ -55,13 +56,22 @@ func Worker(ctx context.Context, o Options) error {
 		Attempt: func(ctx context.Context, c webhook.Claim) error {
 			return store.Attempt(ctx, c, func(ctx context.Context, tx pgx.Tx) error { return router.Handle(ctx, tx, c.Event) })
 		},
-		Terms:   terms(cfg.Sources),
+		Terms:   terms(cfg.Sources, cfg.Allowance),
 		Backoff: worker.Backoff{Min: cfg.RetryMin, Max: cfg.RetryMax, Rand: rand.Float64},
 		Away:    worker.Away{Probe: time.Second, Patience: 15 * time.Second},
 		Observe: func(r worker.Report) { observeTask(metrics, r) },
 		Log:     log,
 	}
-	ops := httpserve.Ops(metrics.Handler(), redisCheck(rdb), httpserve.Check{Name: "postgres", Run: func(ctx context.Context) (string, error) {
+	memory := queue.NewMemory(rdb, log)
+	sweep := &sweeper.Sweeper{
+		Store:   store,
+		Queue:   sweptQueue{queue.NewRepairer(rdb), queue.NewClient(rdb, settings), memory},
+		Sources: cfg.Sources,
+		Every:   cfg.SweepEvery,
+		Observe: func(r sweeper.Report) { observeSweep(metrics, r) },
+		Log:     log,
+	}
+	ops := httpserve.Ops(metrics.Handler(), redisCheck(rdb, cfg.Persistent), httpserve.Check{Name: "postgres", Run: func(ctx context.Context) (string, error) {
 		return "", store.Ping(ctx)
 	}})
 
@@ -75,6 +85,8 @@ func Worker(ctx context.Context, o Options) error {
 	}
 	return together(ctx,
 		queue.NewServer(rdb, settings, w, log).Serve,
+		sweep.Run,
+		memory.Run,
 		func(ctx context.Context) error { return httpserve.Serve(ctx, opsListener, ops, log) },
 	)
 }
@@ -89,10 +101,17 @@ func connections(sources []source.Source) int {
 	return min(sum, 32) + 4
 }
 
-func terms(sources []source.Source) map[string]webhook.Terms {
+// sweptQueue is the queue as the sweeper sees it.
+type sweptQueue struct {
+	*queue.Repairer
+	*queue.Client
+	*queue.Memory
+}
+
+func terms(sources []source.Source, allowance time.Duration) map[string]webhook.Terms {
 	t := map[string]webhook.Terms{}
 	for _, s := range sources {
-		t[s.Name] = webhook.Terms{Timeout: s.Timeout, MaxRetry: s.MaxRetry}
+		t[s.Name] = webhook.Terms{Timeout: s.Timeout, Allowance: allowance, MaxRetry: s.MaxRetry}
 	}
 	return t
 }
@@ -120,6 +139,8 @@ func observeTask(m *telemetry.Metrics, r worker.Report) {
 	case worker.LockBusy:
 		m.Duplicate(r.Source, "lock")
 		m.LockBusy(r.Source)
+	case worker.NoRow:
+		m.NoRow(r.Source)
 	case worker.Fenced:
 		m.Fenced(r.Source)
 	case worker.Dead:
@@ -139,5 +160,17 @@ func observeTask(m *telemetry.Metrics, r worker.Report) {
 	}
 	if r.Handler > 0 {
 		m.HandlerTime(r.Source, r.Handler)
+	}
+}
+
+func observeSweep(m *telemetry.Metrics, r sweeper.Report) {
+	m.Swept(r.Source, "overdue", r.Overdue)
+	m.Swept(r.Source, "sent", r.Sent)
+	m.Swept(r.Source, "unstuck", r.Unstuck)
+	m.Swept(r.Source, "recalled", r.Recalled)
+	m.Swept(r.Source, "trimmed", r.Trimmed)
+	m.Swept(r.Source, "purged", r.Purged)
+	if r.Strays != nil {
+		m.Strays(r.Strays)
 	}
 }

@@ -55,12 +55,19 @@ func (c *Client) Enqueue(ctx context.Context, ev webhook.Event) (webhook.Receipt
 	return webhook.Receipt{}, notHeld(ev, errors.New("its task came and went with each try"))
 }
 
+// unknownTimeout is for sources whose settings are not at hand: longer than
+// any. The worker's own deadline decides.
+const unknownTimeout = 15 * time.Minute
+
 func notHeld(ev webhook.Event, err error) error {
 	return fmt.Errorf("enqueue %s/%s: %w: %w", ev.Source, ev.ID, webhook.ErrNotHeld, err)
 }
 
 func (c *Client) enqueue(ctx context.Context, t *asynq.Task, ev webhook.Event, id string) error {
-	s := c.settings[ev.Source]
+	s, known := c.settings[ev.Source]
+	if !known { // a person sends for an event
+		s.Timeout = unknownTimeout
+	}
 	_, err := c.asynq.EnqueueContext(ctx, t, asynq.TaskID(id), asynq.Queue(ev.Source), asynq.MaxRetry(unlimited),
 		asynq.Timeout(ceilSecond(s.Timeout)+asynqSlack), asynq.Retention(s.Retention))
 	return err

@@ -12,13 +12,15 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A Memory watches how full Redis is. To fetch a task takes memory too, so a
-// Redis that is full never drains: from 80 % of maxmemory on, nothing more
-// should be put in, until it is below 70 % again.
+// A Memory watches how full Redis is, and whether it keeps what it has over a
+// restart. To fetch a task takes memory too, so a Redis that is full never
+// drains: from 80 % of maxmemory on, nothing more should be put in, until it is
+// below 70 % again.
 type Memory struct {
-	rdb  redis.UniversalClient
-	log  *slog.Logger
-	full atomic.Bool
+	rdb     redis.UniversalClient
+	log     *slog.Logger
+	full    atomic.Bool
+	persist atomic.Bool
 }
 
 const (
@@ -27,13 +29,17 @@ const (
 	memoryEvery = time.Second
 )
 
-// NewMemory returns a watch that has not looked yet: until then there is room.
+// NewMemory returns a watch that has not looked yet: until then there is room,
+// and nothing persists.
 func NewMemory(rdb redis.UniversalClient, log *slog.Logger) *Memory {
 	return &Memory{rdb: rdb, log: log}
 }
 
 // Room reports whether Redis has memory for more tasks.
 func (m *Memory) Room() bool { return !m.full.Load() }
+
+// Persists reports whether Redis shows that it keeps what it has.
+func (m *Memory) Persists() bool { return m.persist.Load() }
 
 // Run looks every second until ctx ends.
 func (m *Memory) Run(ctx context.Context) error {
@@ -57,6 +63,7 @@ func (m *Memory) look(ctx context.Context) {
 	if err != nil {
 		return
 	}
+	m.persist.Store(!IsVolatile(bounded, m.rdb))
 	switch full := m.full.Load(); {
 	case !full && used >= memoryStop:
 		m.full.Store(true)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 )
 
 // A Profile sets how long a client waits and how often it tries.
@@ -88,6 +89,11 @@ const dialTimeout = 200 * time.Millisecond
 // of its password.
 var errAddress = errors.New("REDIS_URL: cannot be read: host, port, number of the database or an option is wrong," +
 	" or a special character of the user or password is not written as %XX")
+
+// Quiet keeps go-redis from writing lines of its own to the standard error, amid
+// a log in JSON. What it would say there it returns as an error too. It is for
+// a main to call, before the first client.
+func Quiet() { logging.Disable() }
 
 // Ping reports whether Redis answers.
 func Ping(ctx context.Context, rdb redis.UniversalClient) error {

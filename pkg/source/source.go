@@ -34,6 +34,8 @@ type Source struct {
 	Timeout     time.Duration
 	Concurrency int           // attempts at once in one worker process
 	Retention   time.Duration // how long the queue remembers a completed event
+	KeepPayload time.Duration // how long the body and headers of a completed event stay
+	KeepDetails time.Duration // likewise its failed attempts and other bodies; its key stays for ever
 	Handlers    []Rule        // the first that matches is called; if none does, the event is recorded
 }
 
@@ -48,6 +50,8 @@ func New(name string) Source {
 		Timeout:     15 * time.Second,
 		Concurrency: 16,
 		Retention:   10 * time.Minute,
+		KeepPayload: 30 * 24 * time.Hour,
+		KeepDetails: 90 * 24 * time.Hour,
 	}
 }
 

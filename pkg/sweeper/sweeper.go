@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hookonce/hookonce/pkg/source"
 	"github.com/hookonce/hookonce/pkg/webhook"
 )
 
@@ -27,6 +28,10 @@ type Store interface {
 	Leased(ctx context.Context, source string, eventIDs []string) (map[string]bool, error)
 	// Dead returns those of the events that are dead.
 	Dead(ctx context.Context, source string, eventIDs []string) (map[string]bool, error)
+	// PurgePayloads and PurgeDetails forget what was kept of events that were
+	// completed longer ago than age, at most limit rows, and return how many.
+	PurgePayloads(ctx context.Context, source string, age time.Duration, limit int) (int, error)
+	PurgeDetails(ctx context.Context, source string, age time.Duration, limit int) (int, error)
 	// Strays counts open events by source, of sources that are not in the list.
 	Strays(ctx context.Context, sources []string) (map[string]int, error)
 }
@@ -56,7 +61,7 @@ type Queue interface {
 type Sweeper struct {
 	Store   Store
 	Queue   Queue
-	Sources []string
+	Sources []source.Source
 	Every   time.Duration
 	Observe func(Report)
 	Log     *slog.Logger
@@ -70,6 +75,7 @@ type Report struct {
 	Unstuck  int    // tasks of workers that died
 	Recalled int    // events whose queue lost its data
 	Trimmed  int    // tasks of dead events that were deleted
+	Purged   int    // rows of which the body, or the details, were forgotten
 	Strays   map[string]int
 }
 
@@ -104,10 +110,11 @@ func (s *Sweeper) Sweep(ctx context.Context) error {
 			first = err
 		}
 	}
-	for _, source := range s.Sources {
-		note(s.checkEpoch(ctx, source))
-		note(s.unstick(ctx, source))
-		note(s.trim(ctx, source))
+	for _, src := range s.Sources {
+		note(s.checkEpoch(ctx, src.Name))
+		note(s.unstick(ctx, src.Name))
+		note(s.trim(ctx, src.Name))
+		note(s.purge(ctx, src))
 	}
 	note(s.sendOverdue(ctx))
 	note(s.countStrays(ctx))
@@ -118,7 +125,7 @@ func (s *Sweeper) Sweep(ctx context.Context) error {
 // is more and room for it.
 func (s *Sweeper) sendOverdue(ctx context.Context) error {
 	for s.Queue.Room() {
-		events, err := s.Store.Overdue(ctx, s.Sources, batch)
+		events, err := s.Store.Overdue(ctx, s.names(), batch)
 		if err != nil || len(events) == 0 {
 			return err
 		}
@@ -202,6 +209,25 @@ func (s *Sweeper) trim(ctx context.Context, source string) error {
 	return s.Queue.Discard(ctx, source, gone)
 }
 
+func (s *Sweeper) names() []string {
+	names := make([]string, len(s.Sources))
+	for i, src := range s.Sources {
+		names[i] = src.Name
+	}
+	return names
+}
+
+// purge forgets one batch of what need not be kept any longer.
+func (s *Sweeper) purge(ctx context.Context, src source.Source) error {
+	payloads, err := s.Store.PurgePayloads(ctx, src.Name, src.KeepPayload, batch)
+	if err != nil {
+		return err
+	}
+	details, err := s.Store.PurgeDetails(ctx, src.Name, src.KeepDetails, batch)
+	s.Observe(Report{Source: src.Name, Purged: payloads + details})
+	return err
+}
+
 func eventIDs(tasks []webhook.TaskRef) []string {
 	ids := make([]string, len(tasks))
 	for i, t := range tasks {
@@ -213,7 +239,7 @@ func eventIDs(tasks []webhook.TaskRef) []string {
 // countStrays counts what no worker would find: events of a source that is in
 // no configuration any more.
 func (s *Sweeper) countStrays(ctx context.Context) error {
-	strays, err := s.Store.Strays(ctx, s.Sources)
+	strays, err := s.Store.Strays(ctx, s.names())
 	if err != nil {
 		return err
 	}

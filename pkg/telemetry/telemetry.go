@@ -37,6 +37,9 @@ type Metrics struct {
 	fenced         *prometheus.CounterVec
 	dead           *prometheus.CounterVec
 	stuck          *prometheus.CounterVec
+	noRow          *prometheus.CounterVec
+	swept          *prometheus.CounterVec
+	strays         *prometheus.GaugeVec
 	queueWait      *prometheus.HistogramVec
 	handlerSeconds *prometheus.HistogramVec
 }
@@ -58,8 +61,15 @@ func NewMetrics() *Metrics {
 		r.MustRegister(h)
 		return h
 	}
+	strays := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Namespace: "hookonce", Name: "stray_events", Help: "Open events of sources that are in no configuration; must be zero.",
+	}, []string{"source"})
+	r.MustRegister(strays)
 	return &Metrics{
 		registry:       r,
+		strays:         strays,
+		noRow:          counter("tasks_without_row_total", "Tasks that sent for an event that Postgres does not have; must be zero.", "source"),
+		swept:          counter("swept_total", "What the sweeper found: overdue, sent, unstuck, recalled, trimmed, purged.", "source", "outcome"),
 		deliveries:     counter("deliveries_total", "Deliveries answered by ingest.", "source", "outcome"),
 		refusals:       counter("refusals_total", "Deliveries that were refused.", "source", "reason"),
 		ack:            histogram("ack_seconds", "From the last byte of a delivery to its answer.", 0.00025, 14),
@@ -126,4 +136,35 @@ func (m *Metrics) QueueWait(source string, d time.Duration) {
 // HandlerTime takes the time of one run of a handler.
 func (m *Metrics) HandlerTime(source string, d time.Duration) {
 	m.handlerSeconds.WithLabelValues(source).Observe(d.Seconds())
+}
+
+// NoRow counts a task that sent for an event that Postgres does not have.
+func (m *Metrics) NoRow(source string) { m.noRow.WithLabelValues(source).Inc() }
+
+// Swept counts what the sweeper found and did.
+func (m *Metrics) Swept(source, outcome string, n int) {
+	if n > 0 {
+		m.swept.WithLabelValues(source, outcome).Add(float64(n))
+	}
+}
+
+// Strays sets how many events wait for an attempt that no worker makes.
+func (m *Metrics) Strays(bySource map[string]int) {
+	m.strays.Reset()
+	for source, n := range bySource {
+		m.strays.WithLabelValues(source).Set(float64(n))
+	}
+}
+
+// Away makes a gauge that is 1 while a store is away, and must be zero.
+func (m *Metrics) Away(store string, away func() bool) {
+	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: "hookonce", Name: "store_away", Help: "1 while deliveries do not wait for the store; must be zero.",
+		ConstLabels: prometheus.Labels{"store": store},
+	}, func() float64 {
+		if away() {
+			return 1
+		}
+		return 0
+	}))
 }

@@ -131,7 +131,8 @@ func (t *task) settle(ctx context.Context, c webhook.Claim, v webhook.Verdict, c
 		return t.fenced(ctx, c)
 	case err != nil:
 		t.report.Outcome = GivenBack
-		t.Log.ErrorContext(ctx, "attempt's outcome not recorded: it is found when the lease ends", "source", t.ev.Source, "event_id", t.ev.ID, "err", err)
+		go t.settleLater(context.WithoutCancel(ctx), c, v)
+		t.Log.ErrorContext(ctx, "attempt's outcome not recorded yet", "source", t.ev.Source, "event_id", t.ev.ID, "err", err)
 		return later(afterOutage(), err)
 	}
 	switch status {
@@ -148,6 +149,20 @@ func (t *task) settle(ctx context.Context, c webhook.Claim, v webhook.Verdict, c
 	}
 	t.report.Outcome = Failed
 	return &webhook.RetryError{After: v.Delay, Failed: true, Err: fmt.Errorf("attempt %d: %w", c.Event.Attempt, cause)}
+}
+
+// settleLater keeps the verdict until Postgres is back, so that an outage does
+// not cost the event an attempt. If this process ends before, the lease does.
+func (t *task) settleLater(ctx context.Context, c webhook.Claim, v webhook.Verdict) {
+	for {
+		err := t.Away.wait(ctx, func(ctx context.Context) error {
+			_, err := t.Store.Settle(ctx, c, v)
+			return err
+		})
+		if !errors.Is(err, webhook.ErrUnavailable) {
+			return
+		}
+	}
 }
 
 func (t *task) logFailure(ctx context.Context, c webhook.Claim, v webhook.Verdict, cause error) {

@@ -304,7 +304,7 @@ func TestSettle(t *testing.T) {
 }
 
 // TestSettleAway keeps the outcome while Postgres is away, at a shutdown too,
-// and lets go of it when patience ends: the lease finds the event.
+// and lets go of the task when patience ends, but not of the outcome.
 func TestSettleAway(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -332,6 +332,12 @@ func TestSettleAway(t *testing.T) {
 				}
 				if n := len(r.store.verdicts); n < tt.min || n > tt.max {
 					t.Errorf("settled %d times, want %d to %d", n, tt.min, tt.max)
+				}
+				r.store.away = 0 // it is back, and what was kept is recorded
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				if n := len(r.store.verdicts); tt.away > tt.max && r.store.verdicts[n-1].Kind != webhook.KindShutdown {
+					t.Errorf("recorded %+v in the end, want the verdict", r.store.verdicts[n-1])
 				}
 			})
 		})

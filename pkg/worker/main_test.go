@@ -76,6 +76,13 @@ type fakeStore struct {
 	verdicts []webhook.Verdict
 	burials  []int
 	kept     []webhook.Event
+	restarts int
+}
+
+func (s *fakeStore) Restart(_ context.Context, c webhook.Claim) (webhook.Claim, error) {
+	s.restarts++
+	c.Deadline = time.Now().Add(c.Terms.Timeout)
+	return c, nil
 }
 
 // A claimed is one call of Claim.

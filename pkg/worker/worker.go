@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/hookonce/hookonce/pkg/webhook"
@@ -24,6 +25,7 @@ type Locker interface {
 type Store interface {
 	Claim(ctx context.Context, ev webhook.Event, worker string, terms webhook.Terms, revive int) (webhook.Claim, error)
 	Settle(ctx context.Context, c webhook.Claim, v webhook.Verdict) (webhook.Status, error)
+	Restart(ctx context.Context, c webhook.Claim) (webhook.Claim, error)
 	Bury(ctx context.Context, ev webhook.Event, attempt, maxRetry int, reason string) (bool, error)
 	KeepConflict(ctx context.Context, ev webhook.Event) error
 }
@@ -42,7 +44,15 @@ type Worker struct {
 	Away    Away
 	Observe func(Report) // called once for each task
 	Log     *slog.Logger
+
+	// An event that took its process down twice may do it again, and would take
+	// its neighbours along: its attempt holds alone, all others share it.
+	alone sync.RWMutex
 }
+
+// suspectFrom is how many attempts in a row, lost with their worker, make an
+// event a suspect.
+const suspectFrom = 2
 
 // Away says what an event does while Postgres is away: it waits in its slot and
 // asks again, and then goes back to the queue.
@@ -91,6 +101,7 @@ const (
 	Fenced    Outcome = "fenced"     // another attempt has taken over
 	LockBusy  Outcome = "lock_busy"
 	NotDue    Outcome = "not_due"  // comes back when its lease ends or its retry is due
+	NoRow     Outcome = "no_row"   // the task sends for an event that Postgres does not have
 	Leftover  Outcome = "leftover" // the event is dead, and this task is no new delivery of it
 )
 
@@ -104,6 +115,9 @@ func (w *Worker) Process(ctx context.Context, ev webhook.Event, revive int) erro
 	}
 	t := &task{Worker: w, ev: ev, terms: terms, report: Report{Source: ev.Source}}
 	defer func() { w.Observe(t.report) }()
+	w.alone.RLock() // before the claim: who must wait shall not hold an event meanwhile
+	defer func() { t.leave() }()
+	t.leave = w.alone.RUnlock
 	release, err := t.lock(ctx)
 	if err != nil {
 		return err
@@ -114,10 +128,33 @@ func (w *Worker) Process(ctx context.Context, ev webhook.Event, revive int) erro
 		return err
 	}
 	t.report.OtherBody = c.OtherBody
+	if t.report.Outcome == NoRow {
+		return nil
+	}
 	if !c.Mine {
 		return t.standing(ctx, c)
 	}
+	if c.Lost >= suspectFrom {
+		if c, err = t.isolate(ctx, c); err != nil {
+			return err
+		}
+	}
 	return t.run(ctx, c)
+}
+
+// isolate waits until the event is alone in this process, and restarts its
+// lease, which ran meanwhile.
+func (t *task) isolate(ctx context.Context, c webhook.Claim) (webhook.Claim, error) {
+	t.Log.WarnContext(ctx, "event took its worker down before: it runs alone", "source", t.ev.Source, "event_id", t.ev.ID, "lost", c.Lost)
+	t.alone.RUnlock()
+	t.alone.Lock()
+	t.leave = t.alone.Unlock
+	fresh, err := t.Store.Restart(ctx, c)
+	if err != nil { // the lease finds it
+		t.report.Outcome = NotDue
+		return c, later(time.Second, err)
+	}
+	return fresh, nil
 }
 
 // KeepConflict keeps a second body of an event.
@@ -131,6 +168,7 @@ type task struct {
 	ev     webhook.Event
 	terms  webhook.Terms
 	report Report
+	leave  func() // leaves the company of other attempts, or gives it back
 }
 
 // later sends the task back to the queue, which costs the event nothing.
@@ -172,6 +210,11 @@ func (t *task) claim(ctx context.Context, revive int) (c webhook.Claim, err erro
 		t.report.Outcome = NotDue
 		return c, later(busy.After, err)
 	}
+	if errors.Is(err, webhook.ErrNotFound) {
+		t.report.Outcome = NoRow
+		t.Log.ErrorContext(ctx, "task sends for an event that Postgres does not have", "source", t.ev.Source, "event_id", t.ev.ID)
+		return c, nil
+	}
 	if err != nil {
 		t.report.Outcome, t.report.Kind = GivenBack, webhook.KindUnavailable
 		t.Log.WarnContext(ctx, "event not claimed: it comes back", "source", t.ev.Source, "event_id", t.ev.ID, "err", err)
@@ -207,6 +250,8 @@ func (a Away) wait(ctx context.Context, f func(context.Context) error) error {
 
 // standing deals with an event that is not for this task to run.
 func (t *task) standing(ctx context.Context, c webhook.Claim) error {
+	ctx, cancel := context.WithTimeout(ctx, exchange)
+	defer cancel()
 	if c.OtherBody {
 		if err := t.Store.KeepConflict(ctx, t.ev); err != nil {
 			t.report.Outcome = GivenBack
