@@ -30,7 +30,7 @@ func TestDevOnce(t *testing.T) {
 			{"pkg/postgres/attempt.go", "(?m)^const guard = `.*`$", "const guard = `source = @source AND event_id = @event_id`"},
 		}, `^stalled-\S+: 2 effects, want 1$`},
 		{"lock, run, unlock", []mutation{
-			{"pkg/postgres/claim.go", "(?s)const claimable = `.*?`", "const claimable = `true`"},
+			{"pkg/postgres/claim.go", `(?s)const claimable = .*?\n\n`, "const claimable = `true`\n\n"},
 			{"pkg/postgres/claim.go", `(?m)^([ \t]+)next_attempt_at = NULL,$`, "${1}next_attempt_at = NULL,${1}completed_at = NULL,"},
 		}, `^forgotten-\S+: [2-9] effects, want 1$`},
 	}

@@ -113,7 +113,7 @@ func (d *delivery) eventID() string {
 
 // acknowledge answers for an event that is held.
 func (d *delivery) acknowledge(c echo.Context, r webhook.Receipt) error {
-	d.report.Outcome, d.report.OtherBody = r.Outcome, r.OtherBody
+	d.report.Outcome, d.report.Layer, d.report.OtherBody = r.Outcome, r.Layer, r.OtherBody
 	d.observe()
 	d.logReceipt(c, r)
 	if d.src.AckStatus == http.StatusNoContent {
@@ -142,7 +142,7 @@ func (d *delivery) logReceipt(c echo.Context, r webhook.Receipt) {
 	case webhook.Requeued:
 		d.Log.InfoContext(ctx, "requeued: the event was dead", args...)
 	default:
-		d.Log.InfoContext(ctx, "duplicate", append(args, "layer", "taskid")...)
+		d.Log.InfoContext(ctx, "duplicate", append(args, "layer", r.Layer)...)
 	}
 	if r.OtherBody {
 		d.Log.WarnContext(ctx, "the event's id came with another body: the first stays", append(args, "body_sha256", hex.EncodeToString(d.event.SHA256[:]))...)

@@ -25,9 +25,9 @@ func TestAnswerOfAHeldEvent(t *testing.T) {
 	}{
 		{"accepted", "/webhooks", webhook.Receipt{Outcome: webhook.Accepted}, 200,
 			`{"status":"accepted","message":"Event accepted for processing.","event_id":"evt_1"}`},
-		{"in hand", "/webhooks", webhook.Receipt{Outcome: webhook.Duplicate}, 200,
+		{"in hand", "/webhooks", webhook.Receipt{Outcome: webhook.Duplicate, Layer: "taskid"}, 200,
 			`{"status":"duplicate","message":"Duplicate event: processing is already in progress.","event_id":"evt_1"}`},
-		{"done", "/webhooks", webhook.Receipt{Outcome: webhook.Duplicate, Done: true}, 200,
+		{"done", "/webhooks", webhook.Receipt{Outcome: webhook.Duplicate, Layer: "taskid", Done: true}, 200,
 			`{"status":"duplicate","message":"Duplicate event: already processed.","event_id":"evt_1"}`},
 		{"other body", "/webhooks", webhook.Receipt{Outcome: webhook.Duplicate, Done: true, OtherBody: true}, 200,
 			`{"status":"duplicate","message":"Duplicate event: already processed.","event_id":"evt_1"}`},
@@ -37,10 +37,10 @@ func TestAnswerOfAHeldEvent(t *testing.T) {
 			`{"status":"accepted","message":"Event accepted for processing.","event_id":"evt_1"}`},
 		{"202 accepted", "/webhooks/says-202", webhook.Receipt{Outcome: webhook.Accepted}, 202,
 			`{"status":"accepted","message":"Event accepted for processing.","event_id":"evt_1"}`},
-		{"202 duplicate", "/webhooks/says-202", webhook.Receipt{Outcome: webhook.Duplicate}, 202,
+		{"202 duplicate", "/webhooks/says-202", webhook.Receipt{Outcome: webhook.Duplicate, Layer: "taskid"}, 202,
 			`{"status":"duplicate","message":"Duplicate event: processing is already in progress.","event_id":"evt_1"}`},
 		{"204 accepted", "/webhooks/says-204", webhook.Receipt{Outcome: webhook.Accepted}, 204, ""},
-		{"204 duplicate", "/webhooks/says-204", webhook.Receipt{Outcome: webhook.Duplicate}, 204, ""},
+		{"204 duplicate", "/webhooks/says-204", webhook.Receipt{Outcome: webhook.Duplicate, Layer: "taskid"}, 204, ""},
 		{"204 requeued", "/webhooks/says-204", webhook.Receipt{Outcome: webhook.Requeued}, 204, ""},
 	}
 	for _, tt := range tests {

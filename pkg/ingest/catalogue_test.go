@@ -344,7 +344,7 @@ func TestCatalogueReplay(t *testing.T) {
 	r := newRig(t)
 	r.queue.answer = func(_ context.Context, ev webhook.Event) (webhook.Receipt, error) {
 		if first := r.queue.got()[0]; len(r.queue.got()) > 1 && first.ID == ev.ID && first.SHA256 == ev.SHA256 {
-			return webhook.Receipt{Outcome: webhook.Duplicate}, nil
+			return webhook.Receipt{Outcome: webhook.Duplicate, Layer: "taskid"}, nil
 		}
 		return webhook.Receipt{Outcome: webhook.Accepted}, nil
 	}

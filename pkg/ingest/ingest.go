@@ -44,6 +44,7 @@ type Report struct {
 	Source    string // "" of a source that is not configured
 	Outcome   webhook.Outcome
 	Reason    string // why it was refused, in one word
+	Layer     string // of a duplicate: what caught it
 	OtherBody bool
 	Took      time.Duration // from the last byte of the delivery; 0 if it was not read
 }

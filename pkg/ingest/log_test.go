@@ -34,11 +34,11 @@ func TestLog(t *testing.T) {
 	}{
 		{"accepted", toDefault(payment), webhook.Receipt{Outcome: webhook.Accepted}, nil, []map[string]any{
 			{"level": "DEBUG", "msg": "accepted", "source": "default", "event_id": "evt_1"}}},
-		{"duplicate", toDefault(payment), webhook.Receipt{Outcome: webhook.Duplicate}, nil, []map[string]any{
+		{"duplicate", toDefault(payment), webhook.Receipt{Outcome: webhook.Duplicate, Layer: "taskid"}, nil, []map[string]any{
 			{"level": "INFO", "msg": "duplicate", "source": "default", "event_id": "evt_1", "layer": "taskid"}}},
 		{"requeued", toDefault(payment), webhook.Receipt{Outcome: webhook.Requeued}, nil, []map[string]any{
 			{"level": "INFO", "msg": "requeued: the event was dead", "source": "default", "event_id": "evt_1"}}},
-		{"other body", toDefault(payment), webhook.Receipt{Outcome: webhook.Duplicate, OtherBody: true}, nil, []map[string]any{
+		{"other body", toDefault(payment), webhook.Receipt{Outcome: webhook.Duplicate, Layer: "taskid", OtherBody: true}, nil, []map[string]any{
 			{"level": "INFO", "msg": "duplicate", "source": "default", "event_id": "evt_1", "layer": "taskid"},
 			{"level": "WARN", "msg": "the event's id came with another body: the first stays", "source": "default", "event_id": "evt_1", "body_sha256": hashOf(payment)}}},
 		{"invalid", toDefault(bad), webhook.Receipt{}, nil, []map[string]any{
@@ -85,9 +85,9 @@ func TestReport(t *testing.T) {
 		want    ingest.Report
 	}{
 		{"accepted", toDefault(payment), webhook.Receipt{Outcome: webhook.Accepted}, nil, ingest.Report{Source: "default", Outcome: "accepted", Took: 2 * took}},
-		{"duplicate", toDefault(payment), webhook.Receipt{Outcome: webhook.Duplicate}, nil, ingest.Report{Source: "default", Outcome: "duplicate", Took: 2 * took}},
-		{"other body", toDefault(payment), webhook.Receipt{Outcome: webhook.Duplicate, OtherBody: true}, nil,
-			ingest.Report{Source: "default", Outcome: "duplicate", OtherBody: true, Took: 2 * took}},
+		{"duplicate", toDefault(payment), webhook.Receipt{Outcome: webhook.Duplicate, Layer: "taskid"}, nil, ingest.Report{Source: "default", Outcome: "duplicate", Layer: "taskid", Took: 2 * took}},
+		{"other body", toDefault(payment), webhook.Receipt{Outcome: webhook.Duplicate, Layer: "taskid", OtherBody: true}, nil,
+			ingest.Report{Source: "default", Outcome: "duplicate", Layer: "taskid", OtherBody: true, Took: 2 * took}},
 		{"requeued", to("/webhooks/says-204"), webhook.Receipt{Outcome: webhook.Requeued}, nil, ingest.Report{Source: "says-204", Outcome: "requeued", Took: 2 * took}},
 		{"not held", toDefault(payment), webhook.Receipt{}, webhook.ErrNotHeld, ingest.Report{Source: "default", Outcome: "error", Reason: "not_held", Took: 2 * took}},
 		{"invalid", toDefault(`{}`), webhook.Receipt{}, nil, ingest.Report{Source: "default", Outcome: "error", Reason: "invalid", Took: took}},
@@ -149,7 +149,7 @@ func TestNothingLeaks(t *testing.T) {
 	}
 	queues := []func(context.Context, webhook.Event) (webhook.Receipt, error){
 		nil,
-		answers(webhook.Receipt{Outcome: webhook.Duplicate, OtherBody: true}, nil),
+		answers(webhook.Receipt{Outcome: webhook.Duplicate, Layer: "taskid", OtherBody: true}, nil),
 		answers(webhook.Receipt{Outcome: webhook.Requeued}, nil),
 		answers(webhook.Receipt{}, webhook.ErrNotHeld),
 		func(context.Context, webhook.Event) (webhook.Receipt, error) { panic("boom") },

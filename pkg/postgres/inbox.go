@@ -222,9 +222,9 @@ func (s *Store) compare(ctx context.Context, jobs []*insertion) error {
 	for _, job := range jobs {
 		args := eventArgs(job.ev)
 		batch.Queue(reviveEvent, args).Exec(func(tag pgconn.CommandTag) error {
-			job.receipt.Outcome = webhook.Duplicate
+			job.receipt = webhook.Receipt{Outcome: webhook.Duplicate, Layer: "postgres"}
 			if tag.RowsAffected() == 1 {
-				job.receipt.Outcome = webhook.Requeued
+				job.receipt = webhook.Receipt{Outcome: webhook.Requeued}
 			}
 			return nil
 		})

@@ -69,8 +69,8 @@ func observeDelivery(m *telemetry.Metrics, r ingest.Report) {
 	switch {
 	case r.Reason != "":
 		m.Refusal(r.Source, r.Reason)
-	case r.Outcome == "duplicate":
-		m.Duplicate(r.Source, "taskid")
+	case r.Layer != "":
+		m.Duplicate(r.Source, r.Layer)
 	}
 	if r.OtherBody {
 		m.Conflict(r.Source)

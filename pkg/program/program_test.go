@@ -271,22 +271,39 @@ func TestHealth(t *testing.T) {
 	if err := stack.Redis.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	for _, p := range []*process{ingest, worker} {
-		if code := get(t, p.ops+"/readyz"); code != 503 {
-			t.Errorf("readyz without Redis = %d, want 503", code)
+	if code := get(t, worker.ops+"/readyz"); code != 503 {
+		t.Errorf("readyz of the worker without Redis = %d, want 503", code)
+	}
+	if code := get(t, ingest.ops+"/readyz"); code != 200 {
+		t.Errorf("readyz of ingest without Redis = %d, want 200: Postgres holds events", code)
+	}
+	for i, want := range []string{"accepted", "duplicate"} {
+		if a := post(t, ingest.url+"/webhooks", http.Header{}, payment("evt_1", 1)); a.Code != 200 || a.Status != want {
+			t.Errorf("delivery %d without Redis = %+v, want it %s", i+1, a, want)
 		}
 	}
-	if a := post(t, ingest.url+"/webhooks", http.Header{}, payment("evt_1", 1)); a.Code != 503 || a.Status != "error" {
-		t.Errorf("delivery without Redis = %+v, want 503", a)
+	if err := stack.Postgres.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "ingest is not ready without both", func() bool { return get(t, ingest.ops+"/readyz") == 503 })
+	if a := post(t, ingest.url+"/webhooks", http.Header{}, payment("evt_2", 1)); a.Code != 503 || a.Status != "error" {
+		t.Errorf("delivery without both = %+v, want 503", a)
+	}
+	if err := stack.Postgres.Restart(t.Context()); err != nil {
+		t.Fatal(err)
 	}
 	if err := stack.Redis.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the event is accepted", func() bool {
-		a, err := tryPost(ingest.url+"/webhooks", http.Header{}, payment("evt_1", 1))
+		a, err := tryPost(ingest.url+"/webhooks", http.Header{}, payment("evt_2", 1))
 		return err == nil && a.Code == 200
 	})
-	s.awaitCompleted(1)
+	eventually(t, "both are completed", func() bool {
+		var n int
+		err := s.db.QueryRow(context.Background(), `SELECT count(*) FROM received_events WHERE status = 'completed'`).Scan(&n)
+		return err == nil && n == 2
+	})
 }
 
 func get(t *testing.T, url string) int {

@@ -76,9 +76,9 @@ func (c *Client) enqueue(ctx context.Context, t *asynq.Task, ev webhook.Event, i
 // receipt says what became of a delivery whose event had a task already. A
 // second body travels to the worker in a task of its own.
 func (c *Client) receipt(ctx context.Context, ev webhook.Event, found meeting) (webhook.Receipt, error) {
-	r := webhook.Receipt{Outcome: webhook.Duplicate, Done: found.state == stateCompleted}
+	r := webhook.Receipt{Outcome: webhook.Duplicate, Layer: "taskid", Done: found.state == stateCompleted}
 	if found.state == stateArchived {
-		r.Outcome = webhook.Requeued
+		r = webhook.Receipt{Outcome: webhook.Requeued}
 	}
 	if found.sha256 == "" || found.sha256 == shaText(ev) {
 		return r, nil

@@ -81,7 +81,7 @@ func TestEnqueueRace(t *testing.T) {
 				t.Error(err)
 			case receipt == webhook.Receipt{Outcome: webhook.Accepted}:
 				accepted.Add(1)
-			case receipt == webhook.Receipt{Outcome: webhook.Duplicate}:
+			case receipt == webhook.Receipt{Outcome: webhook.Duplicate, Layer: "taskid"}:
 				duplicate.Add(1)
 			default:
 				t.Errorf("Enqueue = %+v", receipt)
@@ -179,7 +179,7 @@ func TestEnqueueLostAnswer(t *testing.T) {
 	ev := r.event("evt_1", "{}")
 	wantNotHeld(t, c, ev, 300*time.Millisecond)
 	receipt, err := c.Enqueue(t.Context(), ev)
-	if err != nil || receipt != (webhook.Receipt{Outcome: webhook.Duplicate}) {
+	if err != nil || receipt != (webhook.Receipt{Outcome: webhook.Duplicate, Layer: "taskid"}) {
 		t.Errorf("second Enqueue = %+v, %v, want a duplicate", receipt, err)
 	}
 }

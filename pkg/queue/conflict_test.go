@@ -50,10 +50,10 @@ func (r *rig) bring(ev webhook.Event, state asynq.TaskState) {
 func TestMeetLeavesAlone(t *testing.T) {
 	t.Parallel()
 	for state, want := range map[asynq.TaskState]webhook.Receipt{
-		pending:   {Outcome: webhook.Duplicate},
-		scheduled: {Outcome: webhook.Duplicate},
-		retry:     {Outcome: webhook.Duplicate},
-		completed: {Outcome: webhook.Duplicate, Done: true},
+		pending:   {Outcome: webhook.Duplicate, Layer: "taskid"},
+		scheduled: {Outcome: webhook.Duplicate, Layer: "taskid"},
+		retry:     {Outcome: webhook.Duplicate, Layer: "taskid"},
+		completed: {Outcome: webhook.Duplicate, Layer: "taskid", Done: true},
 	} {
 		t.Run(state.String(), func(t *testing.T) {
 			t.Parallel()
@@ -81,7 +81,7 @@ func TestMeetActive(t *testing.T) {
 	r.serve(p, nil)
 	r.wantOutcome(ev, webhook.Accepted)
 	r.awaitState("evt_1", active)
-	if got := r.enqueue(ev); got != (webhook.Receipt{Outcome: webhook.Duplicate}) {
+	if got := r.enqueue(ev); got != (webhook.Receipt{Outcome: webhook.Duplicate, Layer: "taskid"}) {
 		t.Errorf("Enqueue = %+v, want a duplicate that is not done", got)
 	}
 	close(release)
@@ -109,7 +109,7 @@ func TestMeetArchived(t *testing.T) {
 	if q, err := r.inspector.GetQueueInfo(r.source); err != nil || q.Pending != 1 || q.Archived != 0 {
 		t.Errorf("queue = %+v, %v, want 1 pending", q, err)
 	}
-	if got := r.enqueue(ev); got != (webhook.Receipt{Outcome: webhook.Duplicate}) {
+	if got := r.enqueue(ev); got != (webhook.Receipt{Outcome: webhook.Duplicate, Layer: "taskid"}) {
 		t.Errorf("second Enqueue = %+v, want a duplicate", got)
 	}
 	p := new(processor)
@@ -260,7 +260,7 @@ func TestOtherBodyNotFooled(t *testing.T) {
 			for n := range 20 { // protobuf writes the headers in any order
 				id := strconv.Itoa(n)
 				r.wantOutcome(r.event(id, body), webhook.Accepted)
-				if got := r.enqueue(r.event(id, body)); got != (webhook.Receipt{Outcome: webhook.Duplicate}) {
+				if got := r.enqueue(r.event(id, body)); got != (webhook.Receipt{Outcome: webhook.Duplicate, Layer: "taskid"}) {
 					t.Errorf("Enqueue of the same body = %+v", got)
 				}
 				if got := r.enqueue(r.event(id, "{}")); !got.OtherBody {

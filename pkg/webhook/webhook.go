@@ -76,5 +76,6 @@ const (
 type Receipt struct {
 	Outcome   Outcome // Accepted, Duplicate or Requeued
 	Done      bool    // of a Duplicate: its effect has happened
+	Layer     string  // of a Duplicate: what caught it, taskid or postgres
 	OtherBody bool    // of a Duplicate: the first delivery had another body
 }
