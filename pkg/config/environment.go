@@ -60,14 +60,13 @@ func read(vars map[string]string, c any) *mistakes {
 // nothing that the library says, since that quotes the value.
 func (m *mistakes) explain(err error, known []setting) {
 	for _, s := range known {
-		switch e := err.(type) {
-		case env.ParseError:
+		if e, ok := errors.AsType[env.ParseError](err); ok {
 			m.when(e.Name == s.field, s.name, "want "+s.want())
-		case env.VarIsNotSetError:
+		} else if e, ok := errors.AsType[env.VarIsNotSetError](err); ok {
 			m.when(e.Key == s.name, s.name, "must be set: "+s.help)
-		case env.EmptyVarError:
+		} else if e, ok := errors.AsType[env.EmptyVarError](err); ok {
 			m.when(e.Key == s.name, s.name, "must not be empty: "+s.help)
-		default:
+		} else {
 			m.when(true, "environment", fmt.Sprintf("%T", err)) // a mistake in our tags
 		}
 	}

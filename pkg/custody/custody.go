@@ -122,7 +122,7 @@ func (k *Keeper) toInbox(ctx context.Context, ev webhook.Event) (webhook.Receipt
 	if k.Room() {
 		send, cancel := context.WithTimeout(ctx, sendShare)
 		defer cancel()
-		through(send, k.Redis, func(ctx context.Context) (webhook.Receipt, error) {
+		_, _ = through(send, k.Redis, func(ctx context.Context) (webhook.Receipt, error) {
 			return webhook.Receipt{}, k.Queue.EnqueueKey(ctx, ev)
 		})
 	}

@@ -2,6 +2,7 @@ package dashboard_test
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -41,7 +42,7 @@ func open(t *testing.T) (h http.Handler, queue string) {
 			t.Errorf("Close = %v", err)
 		}
 		for i, c := range dialed {
-			if err := c.Close(); err != redis.ErrClosed {
+			if err := c.Close(); !errors.Is(err, redis.ErrClosed) {
 				t.Errorf("client %d is still open: %v", i, err)
 			}
 		}

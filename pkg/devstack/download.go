@@ -53,7 +53,7 @@ func unpack(cache, whole string, version embeddedpostgres.PostgresVersion) error
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(temp)
+	defer func() { _ = os.RemoveAll(temp) }() // a leftover of a cache
 	if err := os.Chmod(temp, 0o755); err != nil {
 		return err
 	}

@@ -47,7 +47,9 @@ func Serve(ctx context.Context, ln net.Listener, h http.Handler, log *slog.Logge
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 	defer cancel()
 	err := srv.Shutdown(bounded)
-	<-failed // before Shutdown it may not have begun, and then it is the one that closes ln
+	if err := <-failed; !errors.Is(err, http.ErrServerClosed) { // it closes ln, if it had not begun before Shutdown
+		return fmt.Errorf("serve %s: %w", ln.Addr(), err)
+	}
 	if err != nil {
 		return errors.Join(fmt.Errorf("shut down %s: %w", ln.Addr(), err), srv.Close())
 	}

@@ -137,7 +137,8 @@ func checkMedia(h http.Header) error {
 		return &mediaError{"Content-Type must be given once"}
 	}
 	media, params, err := mime.ParseMediaType(types[0])
-	if err != nil || media != "application/json" && !(strings.HasPrefix(media, "application/") && strings.HasSuffix(media, "+json")) {
+	isJSON := media == "application/json" || strings.HasPrefix(media, "application/") && strings.HasSuffix(media, "+json")
+	if err != nil || !isJSON {
 		return &mediaError{"Content-Type must be application/json"}
 	}
 	if charset, ok := params["charset"]; ok && !strings.EqualFold(charset, "utf-8") {

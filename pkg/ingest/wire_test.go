@@ -2,6 +2,7 @@ package ingest_test
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -78,7 +79,7 @@ func (w wire) response(t *testing.T) (*http.Response, []byte) {
 // closed reports whether the server closes the connection without another word.
 func (w wire) closed() bool {
 	n, err := w.Read(make([]byte, 1))
-	return n == 0 && err == io.EOF
+	return n == 0 && errors.Is(err, io.EOF)
 }
 
 const head = "Host: hooks.example\nContent-Type: application/json\n"

@@ -70,7 +70,7 @@ func checkText(body []byte) error {
 
 // refusal is the one place where an error of jsontext becomes ours.
 func refusal(err error) error {
-	if err == io.EOF { // white space only
+	if errors.Is(err, io.EOF) { // white space only
 		return &webhook.InvalidError{Reason: "empty body"}
 	}
 	se, ok := errors.AsType[*jsontext.SyntacticError](err)

@@ -104,7 +104,7 @@ func TestAttemptLeavesNothing(t *testing.T) {
 			return errors.Join(errBoom, err)
 		}},
 		{"error with rows unread", func(ctx context.Context, tx pgx.Tx) error {
-			_, err := tx.Query(ctx, `SELECT generate_series(1, 10)`)
+			_, err := tx.Query(ctx, `SELECT generate_series(1, 10)`) //nolint:sqlclosecheck // that is the case
 			return errors.Join(errBoom, err)
 		}},
 		{"error after a failed statement", func(ctx context.Context, tx pgx.Tx) error {

@@ -47,7 +47,7 @@ func Ingest(ctx context.Context, o Options) error {
 	})
 	ops := httpserve.Ops(metrics.Handler(), k.checks()...)
 
-	publicListener, opsListener, err := listen(cfg.Addr, cfg.OpsAddr)
+	publicListener, opsListener, err := listen(ctx, cfg.Addr, cfg.OpsAddr)
 	if err != nil {
 		return err
 	}

@@ -105,13 +105,13 @@ func warnVolatile(ctx context.Context, rdb redis.UniversalClient, persists bool,
 }
 
 // listen opens the listener for operators, and the public one if it is named.
-func listen(public, ops string) (p, o net.Listener, err error) {
+func listen(ctx context.Context, public, ops string) (p, o net.Listener, err error) {
 	if public != "" {
-		if p, err = net.Listen("tcp", public); err != nil {
+		if p, err = (&net.ListenConfig{}).Listen(ctx, "tcp", public); err != nil {
 			return nil, nil, fmt.Errorf("INGEST_ADDR: %w", err)
 		}
 	}
-	if o, err = net.Listen("tcp", ops); err != nil {
+	if o, err = (&net.ListenConfig{}).Listen(ctx, "tcp", ops); err != nil {
 		if p != nil {
 			p.Close()
 		}

@@ -75,7 +75,7 @@ func Worker(ctx context.Context, o Options) error {
 		return "", store.Ping(ctx)
 	}})
 
-	_, opsListener, err := listen("", cfg.OpsAddr)
+	_, opsListener, err := listen(ctx, "", cfg.OpsAddr)
 	if err != nil {
 		return err
 	}

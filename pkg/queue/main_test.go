@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -127,7 +128,7 @@ func (r *rig) awaitGone(id string) {
 func (r *rig) field(id, name string) string {
 	r.t.Helper()
 	v, err := r.rdb.HGet(r.t.Context(), r.key("t:"+queue.TaskID(id)), name).Result()
-	if err != nil && err != redis.Nil {
+	if err != nil && !errors.Is(err, redis.Nil) {
 		r.t.Fatal(err)
 	}
 	return v

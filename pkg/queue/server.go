@@ -168,7 +168,8 @@ func (s *Server) process(ctx context.Context, ev webhook.Event) error {
 	err := verdict(s.processor.Process(ctx, ev, 0))
 	dead, isDead := errors.AsType[*webhook.DeadError](err)
 	again, isAgain := errors.AsType[*webhook.RetryError](err)
-	if !(isDead && dead.Leftover || isAgain && !again.Failed) {
+	leftover, mishap := isDead && dead.Leftover, isAgain && !again.Failed
+	if !leftover && !mishap {
 		return err
 	}
 	death := s.deathOf(ctx, ev)

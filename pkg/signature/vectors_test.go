@@ -78,6 +78,7 @@ var reasons = map[string][]signature.Reason{
 }
 
 func checkVector(t *testing.T, vec vector, scheme signature.Scheme, body []byte) {
+	t.Helper()
 	v, err := scheme.Verifier([]string{vec.Secret})
 	if vec.RejectReason == "empty_secret" {
 		if err == nil {

@@ -2,6 +2,7 @@ package worker_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -233,7 +234,7 @@ func TestKeepConflict(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	r.store.keepErr = errBoom
-	if err := r.KeepConflict(t.Context(), event("e-1", `{}`)); err != errBoom || len(r.store.kept) != 1 {
+	if err := r.KeepConflict(t.Context(), event("e-1", `{}`)); !errors.Is(err, errBoom) || len(r.store.kept) != 1 {
 		t.Errorf("KeepConflict = %v, kept %d", err, len(r.store.kept))
 	}
 }
