@@ -65,17 +65,17 @@ const (
 // An answer that came too late counts as none: the event may then be in both
 // stores, which is one event all the same.
 func (k *Keeper) Enqueue(ctx context.Context, ev webhook.Event) (webhook.Receipt, error) {
+	inQueue := func(ctx context.Context) (webhook.Receipt, error) { return k.toQueue(ctx, ev) }
+	inInbox := func(ctx context.Context) (webhook.Receipt, error) { return k.toInbox(ctx, ev) }
 	switch {
 	case k.Inbox == nil:
-		return k.toQueue(ctx, ev)
+		return inQueue(ctx)
 	case k.Mode == InboxFirst:
-		return first(ctx, func(ctx context.Context) (webhook.Receipt, error) { return k.toInbox(ctx, ev) },
-			func(ctx context.Context) (webhook.Receipt, error) { return k.toQueueInstead(ctx, ev) })
+		return first(ctx, inInbox, func(ctx context.Context) (webhook.Receipt, error) { return k.toQueueInstead(ctx, ev) })
 	case len(ev.Body) > largeBody:
-		return k.toInbox(ctx, ev)
+		return first(ctx, inInbox, inQueue)
 	}
-	return first(ctx, func(ctx context.Context) (webhook.Receipt, error) { return k.toQueue(ctx, ev) },
-		func(ctx context.Context) (webhook.Receipt, error) { return k.toInbox(ctx, ev) })
+	return first(ctx, inQueue, inInbox)
 }
 
 type store func(context.Context) (webhook.Receipt, error)
