@@ -131,7 +131,9 @@ func (t *task) settle(ctx context.Context, c webhook.Claim, v webhook.Verdict, c
 		return t.fenced(ctx, c)
 	case err != nil:
 		t.report.Outcome = GivenBack
-		go t.settleLater(context.WithoutCancel(ctx), c, v)
+		if errors.Is(err, webhook.ErrUnavailable) {
+			go t.settleLater(context.WithoutCancel(ctx), c, v)
+		}
 		t.Log.ErrorContext(ctx, "attempt's outcome not recorded yet", "source", t.ev.Source, "event_id", t.ev.ID, "err", err)
 		return later(afterOutage(), err)
 	}

@@ -98,15 +98,15 @@ var outcomes = map[webhook.Status]worker.Outcome{
 func (r *rig) wantVerdict(status webhook.Status, kind webhook.Kind, reason string) {
 	r.t.Helper()
 	if status == "" {
-		if len(r.store.verdicts) != 0 {
-			r.t.Errorf("settled: %+v", r.store.verdicts)
+		if len(r.store.settledSoFar()) != 0 {
+			r.t.Errorf("settled: %+v", r.store.settledSoFar())
 		}
 		return
 	}
-	if len(r.store.verdicts) != 1 {
-		r.t.Fatalf("settled %d times, want once: %+v", len(r.store.verdicts), r.store.verdicts)
+	if len(r.store.settledSoFar()) != 1 {
+		r.t.Fatalf("settled %d times, want once: %+v", len(r.store.settledSoFar()), r.store.settledSoFar())
 	}
-	v := r.store.verdicts[0]
+	v := r.store.settledSoFar()[0]
 	if v.Status != status || v.Kind != kind || !strings.Contains(v.Reason, reason) {
 		r.t.Errorf("settled as %+v, want %s, %s, %q", v, status, kind, reason)
 	}
@@ -124,7 +124,7 @@ func TestPanicStack(t *testing.T) {
 	if err == nil || strings.Contains(err.Error(), "goroutine") {
 		t.Errorf("Process = %v, want no stack in it", err)
 	}
-	if reason := r.store.verdicts[0].Reason; reason != "panic: Ouch" {
+	if reason := r.store.settledSoFar()[0].Reason; reason != "panic: Ouch" {
 		t.Errorf("reason %q", reason)
 	}
 	if log := r.log.String(); !strings.Contains(log, "TestPanicStack") || !strings.Contains(log, "attempt_test.go") {
@@ -296,8 +296,8 @@ func TestSettle(t *testing.T) {
 			if got, report := r.process(t.Context()); got != tt.want || report.Outcome != tt.outcome {
 				t.Errorf("Process = %s, %+v, want %s, %s", got, report, tt.want, tt.outcome)
 			}
-			if len(r.store.verdicts) != 1 {
-				t.Errorf("settled %d times, want once", len(r.store.verdicts))
+			if len(r.store.settledSoFar()) != 1 {
+				t.Errorf("settled %d times, want once", len(r.store.settledSoFar()))
 			}
 		})
 	}
@@ -314,7 +314,7 @@ func TestSettleAway(t *testing.T) {
 		min, max int // how often Settle is called
 	}{
 		{"for a while", 7, "again in 0s", 8, 8},
-		{"for longer than patience", 1000, "again after the outage", 15, 16},
+		{"for longer than patience", 1000, "again after the outage", 15, 17},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -323,21 +323,22 @@ func TestSettleAway(t *testing.T) {
 				ctx, stop := context.WithCancelCause(t.Context())
 				r := newRig(t, nil)
 				r.Attempt = func(ctx context.Context, _ webhook.Claim) error {
-					r.store.away = tt.away
+					r.store.setAway(tt.away)
 					stop(webhook.ErrShutdown)
 					return ctx.Err()
 				}
 				if got, report := r.process(ctx); got != tt.want || report.Outcome != worker.GivenBack {
 					t.Errorf("Process = %s, %+v, want %s", got, report, tt.want)
 				}
-				if n := len(r.store.verdicts); n < tt.min || n > tt.max {
+				synctest.Wait()
+				if n := len(r.store.settledSoFar()); n < tt.min || n > tt.max {
 					t.Errorf("settled %d times, want %d to %d", n, tt.min, tt.max)
 				}
-				r.store.away = 0 // it is back, and what was kept is recorded
+				r.store.setAway(0) // it is back, and what was kept is recorded
 				time.Sleep(time.Minute)
 				synctest.Wait()
-				if n := len(r.store.verdicts); tt.away > tt.max && r.store.verdicts[n-1].Kind != webhook.KindShutdown {
-					t.Errorf("recorded %+v in the end, want the verdict", r.store.verdicts[n-1])
+				if n := len(r.store.settledSoFar()); tt.away > tt.max && r.store.settledSoFar()[n-1].Kind != webhook.KindShutdown {
+					t.Errorf("recorded %+v in the end, want the verdict", r.store.settledSoFar()[n-1])
 				}
 			})
 		})
@@ -353,7 +354,7 @@ func TestReportTimes(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t, func(context.Context) error { time.Sleep(3 * time.Second); return nil })
 				r.store.answer = mine(attempt, 0)
-				r.store.away = 4 // a second each
+				r.store.setAway(4) // a second each
 				_, report := r.process(t.Context())
 				if report.Wait != wait || report.Handler != 3*time.Second {
 					t.Errorf("%+v, want %s and 3s", report, wait)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -61,6 +62,8 @@ func (l *fakeLock) Acquire(_ context.Context, _, _ string, ttl time.Duration) (f
 
 // A fakeStore answers as it is told, and notes what it is asked.
 type fakeStore struct {
+	mu sync.Mutex // guards away and verdicts: an outcome may be settled later
+
 	answer   webhook.Claim // of Claim; its deadline is set when the claim arrives
 	claimErr error
 	hang     bool // Claim and Settle answer claimErr and settleErr only when their context ends
@@ -108,7 +111,9 @@ func (s *fakeStore) Claim(ctx context.Context, ev webhook.Event, name string, te
 }
 
 func (s *fakeStore) Settle(ctx context.Context, _ webhook.Claim, v webhook.Verdict) (webhook.Status, error) {
+	s.mu.Lock()
 	s.verdicts = append(s.verdicts, v)
+	s.mu.Unlock()
 	if err := s.exchange(ctx); err != nil {
 		return "", err
 	}
@@ -129,11 +134,27 @@ func (s *fakeStore) exchange(ctx context.Context) error {
 		<-ctx.Done()
 		return errAway
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.away > 0 {
 		s.away--
 		return errAway
 	}
 	return nil
+}
+
+// setAway lets the next n exchanges fail.
+func (s *fakeStore) setAway(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.away = n
+}
+
+// settledSoFar returns what Settle was called with.
+func (s *fakeStore) settledSoFar() []webhook.Verdict {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.verdicts)
 }
 
 func (s *fakeStore) Bury(_ context.Context, _ webhook.Event, attempt, _ int, _ string) (bool, error) {

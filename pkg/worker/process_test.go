@@ -141,7 +141,7 @@ func TestClaimAway(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, nil)
-		r.store.away = 1000
+		r.store.setAway(1000)
 		start := time.Now()
 		got, report := r.process(t.Context())
 		if want := (worker.Report{Source: "shop", Outcome: worker.GivenBack, Kind: webhook.KindUnavailable}); got != "again after the outage" || report != want {
@@ -160,7 +160,7 @@ func TestClaimAwayForAWhile(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, nil)
-		r.store.away = 7
+		r.store.setAway(7)
 		if got, report := r.process(t.Context()); got != "done" || report.Outcome != worker.Completed {
 			t.Errorf("Process = %s, %+v", got, report)
 		}
@@ -190,7 +190,7 @@ func TestClaimAwayAtShutdown(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, nil)
-		r.store.away = 1000
+		r.store.setAway(1000)
 		ctx, stop := context.WithCancelCause(t.Context())
 		defer time.AfterFunc(3500*time.Millisecond, func() { stop(webhook.ErrShutdown) }).Stop()
 		start := time.Now()
