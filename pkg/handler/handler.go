@@ -16,7 +16,9 @@ import (
 // What it writes through tx is committed together with the event's completion,
 // or not at all; so that part happens exactly once. tx begins with its first
 // statement, and the worker alone ends it: to undo a part, use a savepoint
-// (tx.Begin). What a handler does elsewhere may happen more than once, so it
+// (tx.Begin). A deferred tx.Rollback fails the attempt, and a COMMIT sent as a
+// statement parts the effect from the completion. The session is used again by
+// others, so a handler leaves no SET and no session lock behind. What a handler does elsewhere may happen more than once, so it
 // sends ev.IdempotencyKey along.
 //
 // nil completes the event. An error fails the attempt, and the event comes back

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"os"
 
 	"github.com/labstack/echo/v4"
 
@@ -31,6 +32,13 @@ type unreadableError struct{ err error }
 func (e *unreadableError) Error() string { return "body: " + e.err.Error() }
 func (e *unreadableError) Unwrap() error { return e.err }
 
+// An unheldError means that a good delivery could not be held, whatever the
+// reason: the sender must never take that for a fault of its own.
+type unheldError struct{ err error }
+
+func (e *unheldError) Error() string { return e.err.Error() }
+func (e *unheldError) Unwrap() error { return e.err }
+
 // An answer is what the provider reads.
 type answer struct {
 	Status  webhook.Outcome `json:"status"`
@@ -44,6 +52,12 @@ const retryAfter = "5"
 // judge is the one place where an error becomes a status, the words that the
 // sender reads, and the one word that log and metrics have.
 func judge(err error) (code int, message, reason string) {
+	if _, ok := errors.AsType[*unheldError](err); ok {
+		if errors.Is(err, errOverloaded) {
+			return http.StatusServiceUnavailable, "Too busy to hold the event: send it again.", "overloaded"
+		}
+		return http.StatusServiceUnavailable, "The event cannot be held now: send it again.", "not_held"
+	}
 	if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return http.StatusRequestEntityTooLarge, fmt.Sprintf("Payload too large: the limit is %d bytes.", tooLarge.Limit), "too_large"
 	}
@@ -52,6 +66,9 @@ func judge(err error) (code int, message, reason string) {
 	}
 	if invalid, ok := errors.AsType[*webhook.InvalidError](err); ok {
 		return http.StatusBadRequest, "Invalid payload: " + invalid.Error() + ".", "invalid"
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return http.StatusRequestTimeout, "The body did not come in time.", "too_slow"
 	}
 	if _, ok := errors.AsType[*unreadableError](err); ok {
 		return http.StatusBadRequest, "Invalid payload: the body could not be read to its end.", "unreadable"
@@ -63,10 +80,8 @@ func judge(err error) (code int, message, reason string) {
 		return http.StatusMethodNotAllowed, "Only POST is allowed.", "method"
 	case errors.Is(err, webhook.ErrUnverified):
 		return http.StatusUnauthorized, "Signature verification failed.", signatureReason(err)
-	case errors.Is(err, errOverloaded):
-		return http.StatusServiceUnavailable, "Too busy to hold the event: send it again.", "overloaded"
 	}
-	return http.StatusServiceUnavailable, "The event cannot be held now: send it again.", "not_held"
+	return http.StatusServiceUnavailable, "The event cannot be held now: send it again.", "failed"
 }
 
 // signatureReason is for log and metric only: the sender is told nothing that

@@ -5,7 +5,9 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 
@@ -207,7 +209,7 @@ func TestPanic(t *testing.T) {
 			if len(lines) != 2 || lines[0]["msg"] != "panic in ingest" || lines[0]["level"] != "ERROR" || !strings.Contains(fmt.Sprint(lines[0]["stack"]), "TestPanic") {
 				t.Errorf("log = %v", lines)
 			}
-			if len(r.reports) != 1 || r.reports[0].Reason != "not_held" {
+			if len(r.reports) != 1 || r.reports[0].Reason != "failed" {
 				t.Errorf("reported %+v", r.reports)
 			}
 			r.queue.answer = nil
@@ -215,5 +217,21 @@ func TestPanic(t *testing.T) {
 				t.Errorf("the next request was answered %d", w.Code)
 			}
 		})
+	}
+}
+
+// A good delivery is never told that it is bad, whatever the store's error
+// looks like.
+func TestErrorOfTheQueueIsOurs(t *testing.T) {
+	t.Parallel()
+	for _, err := range []error{
+		&webhook.InvalidError{Field: "id", Reason: "is odd"}, &http.MaxBytesError{Limit: 1}, webhook.ErrUnverified,
+		os.ErrDeadlineExceeded, io.ErrUnexpectedEOF,
+	} {
+		r := newRig(t)
+		r.queue.answer = answers(webhook.Receipt{}, err)
+		if w := r.send(toDefault(payment)); w.Code != 503 || w.Header().Get("Retry-After") == "" {
+			t.Errorf("%T: answer = %d %s, want a 503", err, w.Code, w.Body)
+		}
 	}
 }

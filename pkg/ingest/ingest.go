@@ -91,7 +91,7 @@ func (s *server) receive(c echo.Context) error {
 	}
 	receipt, err := d.hold(c.Request().Context())
 	if err != nil {
-		return d.refuse(c, err)
+		return d.refuse(c, &unheldError{err})
 	}
 	return d.acknowledge(c, receipt)
 }
@@ -141,10 +141,10 @@ func checkMedia(h http.Header) error {
 	if err != nil || !isJSON {
 		return &mediaError{"Content-Type must be application/json"}
 	}
-	if charset, ok := params["charset"]; ok && !strings.EqualFold(charset, "utf-8") {
+	if charset, ok := params["charset"]; ok && !strings.EqualFold(charset, "utf-8") && !strings.EqualFold(charset, "utf8") {
 		return &mediaError{"charset must be utf-8"}
 	}
-	if encoding := h.Values("Content-Encoding"); len(encoding) > 0 && !strings.EqualFold(strings.Join(encoding, ","), "identity") {
+	if encoding := strings.Join(h.Values("Content-Encoding"), ","); encoding != "" && !strings.EqualFold(encoding, "identity") {
 		return &mediaError{"Content-Encoding must not be used"}
 	}
 	return nil
