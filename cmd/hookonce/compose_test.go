@@ -94,7 +94,7 @@ func TestComposeServices(t *testing.T) {
 		"redis":    {},
 		"postgres": {},
 		"migrate":  {"postgres": types.ServiceConditionHealthy},
-		"ingest":   {"redis": types.ServiceConditionHealthy},
+		"ingest":   {"redis": types.ServiceConditionHealthy, "migrate": types.ServiceConditionCompletedSuccessfully},
 		"worker":   {"redis": types.ServiceConditionHealthy, "migrate": types.ServiceConditionCompletedSuccessfully},
 		"asynqmon": {"redis": types.ServiceConditionHealthy},
 	} {

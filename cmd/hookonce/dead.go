@@ -158,9 +158,15 @@ func (c *console) replayDead(ctx context.Context, r replay) error {
 		return err
 	}
 	n := 0
+	var last time.Time
 	for _, g := range groups {
 		n += g.Events
+		if g.Last.After(last) {
+			last = g.Last
+		}
 	}
+	// Those that die again meanwhile come first, and would take the place of others.
+	r.filter.Until = last.Add(time.Microsecond)
 	if r.limit > 0 {
 		n = min(n, r.limit)
 	}

@@ -38,6 +38,7 @@ type Ingest struct {
 	Ack           string        `env:"INGEST_ACK" envDefault:"queue" help:"what is to hold an event before it is accepted: queue (Redis) or inbox (Postgres)"`
 	Fallback      string        `env:"INBOX_FALLBACK" envDefault:"redis" help:"what holds events if INGEST_ACK is inbox and Postgres is away: redis (if it persists) or none"`
 	Persistent    bool          `env:"REDIS_PERSISTENT" envDefault:"false" help:"Redis persists, although it does not show that"`
+	AllowEviction bool          `env:"REDIS_ALLOW_EVICTION" envDefault:"false" help:"start although Redis may evict tasks, and so lose events"`
 	AckTimeout    time.Duration `env:"INGEST_ACK_TIMEOUT" envDefault:"800ms" help:"how long a delivery may wait for that"`
 	MaxInflight   int           `env:"INGEST_MAX_INFLIGHT" envDefault:"1024" help:"deliveries at once; more are told to come back"`
 	AllowUnsigned bool          `env:"ALLOW_UNSIGNED" envDefault:"false" help:"start without a sources file, and accept what nobody signed"`
@@ -48,19 +49,21 @@ type Ingest struct {
 
 // Worker holds the settings of cmd/worker.
 type Worker struct {
-	RedisURL    string        `env:"REDIS_URL,required,notEmpty" help:"where the queue is, such as redis://localhost:6379/0"`
-	DatabaseURL string        `env:"DATABASE_URL,required,notEmpty" help:"where the events are, such as postgres://localhost/hookonce"`
-	SourcesFile string        `env:"HOOKONCE_CONFIG" help:"the sources file; if not set, ./hookonce.yaml if there is one"`
-	OpsAddr     string        `env:"OPS_ADDR" envDefault:"127.0.0.1:8082" help:"where health and metrics are served"`
-	Only        []string      `env:"WORKER_SOURCES" help:"the sources to work for, with commas between them; if not set, all"`
-	RetryMin    time.Duration `env:"RETRY_MIN" envDefault:"2s" help:"the back-off after the first failure"`
-	RetryMax    time.Duration `env:"RETRY_MAX" envDefault:"4h" help:"the longest back-off"`
-	Allowance   time.Duration `env:"LEASE_ALLOWANCE" envDefault:"5s" help:"beyond its timeout, before an attempt counts as lost"`
-	SweepEvery  time.Duration `env:"SWEEP_EVERY" envDefault:"5s" help:"how often lost tasks are looked for"`
-	Persistent  bool          `env:"REDIS_PERSISTENT" envDefault:"false" help:"Redis persists, although it does not show that"`
-	Log         Log
+	RedisURL      string        `env:"REDIS_URL,required,notEmpty" help:"where the queue is, such as redis://localhost:6379/0"`
+	DatabaseURL   string        `env:"DATABASE_URL,required,notEmpty" help:"where the events are, such as postgres://localhost/hookonce"`
+	SourcesFile   string        `env:"HOOKONCE_CONFIG" help:"the sources file; if not set, ./hookonce.yaml if there is one"`
+	OpsAddr       string        `env:"OPS_ADDR" envDefault:"127.0.0.1:8082" help:"where health and metrics are served"`
+	Only          []string      `env:"WORKER_SOURCES" help:"the sources to work for, with commas between them; if not set, all"`
+	RetryMin      time.Duration `env:"RETRY_MIN" envDefault:"2s" help:"the back-off after the first failure"`
+	RetryMax      time.Duration `env:"RETRY_MAX" envDefault:"4h" help:"the longest back-off"`
+	Allowance     time.Duration `env:"LEASE_ALLOWANCE" envDefault:"5s" help:"beyond its timeout, before an attempt counts as lost"`
+	SweepEvery    time.Duration `env:"SWEEP_EVERY" envDefault:"5s" help:"how often lost tasks are looked for"`
+	Persistent    bool          `env:"REDIS_PERSISTENT" envDefault:"false" help:"Redis persists, although it does not show that"`
+	AllowEviction bool          `env:"REDIS_ALLOW_EVICTION" envDefault:"false" help:"start although Redis may evict tasks, and so lose events"`
+	Log           Log
 
 	Sources []source.Source `env:"-"` // those named by Only; at least one
+	Known   []string        `env:"-"` // the names of all that the sources file has
 }
 
 // ReadIngest reads the settings of cmd/ingest from an environment in the form
@@ -90,6 +93,26 @@ func (c *Ingest) check(m *mistakes) {
 		"there is no sources file, so the only source is default, which is unsigned: "+
 			"set ALLOW_UNSIGNED=true to accept deliveries that nobody signed, or write a sources file (HOOKONCE_CONFIG)")
 	c.Log.check(m)
+}
+
+// Stores holds what the settings of both programs say of Redis and Postgres.
+type Stores struct {
+	RedisURL      string `env:"REDIS_URL,required,notEmpty" help:"where the queue is, such as redis://localhost:6379/0"`
+	DatabaseURL   string `env:"DATABASE_URL,required,notEmpty" help:"where the events are, such as postgres://localhost/hookonce"`
+	Ack           string `env:"INGEST_ACK" envDefault:"queue" help:"queue or inbox"`
+	Persistent    bool   `env:"REDIS_PERSISTENT" envDefault:"false"`
+	AllowEviction bool   `env:"REDIS_ALLOW_EVICTION" envDefault:"false"`
+}
+
+// ReadStores reads them from an environment in the form of os.Environ.
+func ReadStores(environ []string) (Stores, error) {
+	var s Stores
+	m := read(variables(environ), &s)
+	m.when(s.Ack != "queue" && s.Ack != "inbox", "INGEST_ACK", "want queue or inbox")
+	if err := m.err(); err != nil {
+		return Stores{}, err
+	}
+	return s, nil
 }
 
 // ReadSources reads the sources as ingest does, and nothing else.
@@ -128,13 +151,14 @@ func (c *Worker) check(m *mistakes) {
 
 // choose sets the sources to those that Only names, or to all.
 func (c *Worker) choose(sources []source.Source, m *mistakes) {
-	if len(c.Only) == 0 {
-		c.Sources = sources
-		return
-	}
 	known := make([]string, len(sources))
 	for i, s := range sources {
 		known[i] = s.Name
+	}
+	c.Known = known
+	if len(c.Only) == 0 {
+		c.Sources = sources
+		return
 	}
 	var unknown []string
 	for i, name := range c.Only {

@@ -62,6 +62,7 @@ func TestWorkerDefaults(t *testing.T) {
 		SweepEvery:  5 * time.Second,
 		Log:         config.Log{Level: slog.LevelInfo, Format: "json"},
 		Sources:     []source.Source{source.Default()},
+		Known:       []string{"default"},
 	}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("ReadWorker = %+v, %v, want %+v", got, err, want)
@@ -236,11 +237,11 @@ func TestHelp(t *testing.T) {
 		line     string
 	}{
 		{config.Ingest{}, []string{"NAME", "REDIS_URL", "HOOKONCE_CONFIG", "INGEST_ADDR", "OPS_ADDR", "DATABASE_URL", "INGEST_ACK", "INBOX_FALLBACK",
-			"REDIS_PERSISTENT", "INGEST_ACK_TIMEOUT", "INGEST_MAX_INFLIGHT", "ALLOW_UNSIGNED", "LOG_LEVEL", "LOG_FORMAT"},
-			"\nOPS_ADDR             127.0.0.1:8081  where health and metrics are served\n"},
+			"REDIS_PERSISTENT", "REDIS_ALLOW_EVICTION", "INGEST_ACK_TIMEOUT", "INGEST_MAX_INFLIGHT", "ALLOW_UNSIGNED", "LOG_LEVEL", "LOG_FORMAT"},
+			"\nOPS_ADDR              127.0.0.1:8081  where health and metrics are served\n"},
 		{&config.Worker{}, []string{"NAME", "REDIS_URL", "DATABASE_URL", "HOOKONCE_CONFIG", "OPS_ADDR", "WORKER_SOURCES", "RETRY_MIN",
-			"RETRY_MAX", "LEASE_ALLOWANCE", "SWEEP_EVERY", "REDIS_PERSISTENT", "LOG_LEVEL", "LOG_FORMAT"},
-			"\nREDIS_URL         must be set     where the queue is, such as redis://localhost:6379/0\n"},
+			"RETRY_MAX", "LEASE_ALLOWANCE", "SWEEP_EVERY", "REDIS_PERSISTENT", "REDIS_ALLOW_EVICTION", "LOG_LEVEL", "LOG_FORMAT"},
+			"\nREDIS_URL             must be set     where the queue is, such as redis://localhost:6379/0\n"},
 	} {
 		var b strings.Builder
 		config.Help(&b, tt.settings)
@@ -250,6 +251,23 @@ func TestHelp(t *testing.T) {
 		}
 		if !reflect.DeepEqual(got, tt.want) || !strings.Contains(b.String(), tt.line) {
 			t.Errorf("Help(%T) wrote\n%s", tt.settings, b.String())
+		}
+	}
+}
+
+func TestStores(t *testing.T) {
+	got, err := config.ReadStores([]string{redisURL, databaseURL, "INGEST_ACK=inbox", "REDIS_ALLOW_EVICTION=true"})
+	want := config.Stores{
+		RedisURL: strings.TrimPrefix(redisURL, "REDIS_URL="), DatabaseURL: strings.TrimPrefix(databaseURL, "DATABASE_URL="),
+		Ack: "inbox", AllowEviction: true,
+	}
+	if err != nil || got != want {
+		t.Errorf("ReadStores = %+v, %v, want %+v", got, err, want)
+	}
+	_, err = config.ReadStores([]string{redisURL, "INGEST_ACK=both", "REDIS_PERSISTENT=perhaps"})
+	for _, want := range []string{"DATABASE_URL: must be set", "INGEST_ACK: want queue or inbox", "REDIS_PERSISTENT: want true or false"} {
+		if !strings.Contains(errorText(err), want) {
+			t.Errorf("ReadStores says %v, want %s", err, want)
 		}
 	}
 }

@@ -65,17 +65,27 @@ const (
 // An answer that came too late counts as none: the event may then be in both
 // stores, which is one event all the same.
 func (k *Keeper) Enqueue(ctx context.Context, ev webhook.Event) (webhook.Receipt, error) {
+	inserted := false
 	inQueue := func(ctx context.Context) (webhook.Receipt, error) { return k.toQueue(ctx, ev) }
-	inInbox := func(ctx context.Context) (webhook.Receipt, error) { return k.toInbox(ctx, ev) }
+	inInbox := func(ctx context.Context) (webhook.Receipt, error) {
+		r, err := k.toInbox(ctx, ev)
+		inserted = err == nil && r.Outcome != webhook.Duplicate
+		return r, err
+	}
+	a, b := inQueue, inInbox
 	switch {
 	case k.Inbox == nil:
 		return inQueue(ctx)
 	case k.Mode == InboxFirst:
-		return first(ctx, inInbox, func(ctx context.Context) (webhook.Receipt, error) { return k.toQueueInstead(ctx, ev) })
+		a, b = inInbox, func(ctx context.Context) (webhook.Receipt, error) { return k.toQueueInstead(ctx, ev) }
 	case len(ev.Body) > largeBody:
-		return first(ctx, inInbox, inQueue)
+		a, b = inInbox, inQueue
 	}
-	return first(ctx, inQueue, inInbox)
+	r, err := first(ctx, a, b)
+	if inserted {
+		k.send(ctx, ev)
+	}
+	return r, err
 }
 
 type store func(context.Context) (webhook.Receipt, error)
@@ -112,21 +122,20 @@ func (k *Keeper) toQueueInstead(ctx context.Context, ev webhook.Event) (webhook.
 	return k.toQueue(ctx, ev)
 }
 
-// toInbox holds the event in Postgres and sends for it. If that fails, it is
-// held all the same, and the sweeper sends for it.
 func (k *Keeper) toInbox(ctx context.Context, ev webhook.Event) (webhook.Receipt, error) {
-	r, err := through(ctx, k.Postgres, func(ctx context.Context) (webhook.Receipt, error) { return k.Inbox.Insert(ctx, ev) })
-	if err != nil || r.Outcome == webhook.Duplicate {
-		return r, err
+	return through(ctx, k.Postgres, func(ctx context.Context) (webhook.Receipt, error) { return k.Inbox.Insert(ctx, ev) })
+}
+
+// send sends for an event that the inbox holds. If it cannot, the sweeper does.
+func (k *Keeper) send(ctx context.Context, ev webhook.Event) {
+	if !k.Room() {
+		return
 	}
-	if k.Room() {
-		send, cancel := context.WithTimeout(ctx, sendShare)
-		defer cancel()
-		_, _ = through(send, k.Redis, func(ctx context.Context) (webhook.Receipt, error) {
-			return webhook.Receipt{}, k.Queue.EnqueueKey(ctx, ev)
-		})
-	}
-	return r, nil
+	ctx, cancel := context.WithTimeout(ctx, sendShare)
+	defer cancel()
+	_, _ = through(ctx, k.Redis, func(ctx context.Context) (webhook.Receipt, error) {
+		return webhook.Receipt{}, k.Queue.EnqueueKey(ctx, ev)
+	})
 }
 
 // through asks a store unless its breaker is open, and tells the breaker.

@@ -36,7 +36,7 @@ func newRedis(home *folder, bin string) *Server {
 		return []string{
 			"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", s.dir,
 			"--appendonly", "yes", "--appendfsync", "everysec", "--save", "",
-			"--maxmemory-policy", "noeviction", "--daemonize", "no",
+			"--maxmemory", "1gb", "--maxmemory-policy", "noeviction", "--daemonize", "no",
 		}
 	}
 	s.answers = func(ctx context.Context) error { return redisAnswers(ctx, s) }

@@ -13,9 +13,20 @@ import (
 )
 
 // TestClaimTable walks the claim table: what a task meets, and what it is told.
-// Each row is made from an event in its first attempt, by the statement.
+// Each row is made from an event in its first attempt, by the statement. A task
+// that carries only the event's key is told the same, and gets the body.
 func TestClaimTable(t *testing.T) {
 	t.Parallel()
+	for _, keyOnly := range []bool{false, true} {
+		t.Run(fmt.Sprint("key only ", keyOnly), func(t *testing.T) {
+			t.Parallel()
+			testClaimTable(t, keyOnly)
+		})
+	}
+}
+
+func testClaimTable(t *testing.T, keyOnly bool) {
+	t.Helper()
 	const again = "second" // the delivery of a task that is not the row's
 	tests := []struct {
 		name     string
@@ -48,12 +59,15 @@ func TestClaimTable(t *testing.T) {
 	for i, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			ev := event(fmt.Sprintf("row-%d", i), `{}`)
+			ev := event(fmt.Sprintf("row-%d", i), `{"n":1}`)
 			first := store.claim(t, ev, "other")
 			if tt.row != "" {
 				store.exec(t, `UPDATE received_events SET `+tt.row+` WHERE event_id = $1`, ev.ID)
 			}
 			task := ev
+			if keyOnly {
+				task = key(ev)
+			}
 			if tt.delivery != "" {
 				task.Delivery = tt.delivery
 			}
@@ -72,6 +86,9 @@ func TestClaimTable(t *testing.T) {
 					t.Errorf("Claim = %s for %s, want %s for about %s", c.Status, c.Wait, tt.want.Status, tt.want.Wait)
 				}
 				return
+			}
+			if string(c.Event.Body) != string(ev.Body) || c.Event.SHA256 != ev.SHA256 || c.Event.Type != ev.Type || c.Event.Headers["X-Kept"] != "1" || c.Event.KeyOnly || c.OtherBody {
+				t.Errorf("Claim = %+v, want the event as stored", c)
 			}
 			if c.Event.Attempt <= first.Event.Attempt || c.Event.Attempt != c.Attempt {
 				t.Errorf("attempt %d after %d: the fencing token must rise", c.Event.Attempt, first.Event.Attempt)
@@ -173,5 +190,69 @@ func TestClaimDoesNotWaitForACommit(t *testing.T) {
 	_, err = store.Claim(t.Context(), ev, "me", terms, 0)
 	if busy, ok := errors.AsType[*webhook.BusyError](err); !ok || busy.After <= 0 {
 		t.Errorf("Claim = %v, want a BusyError", err)
+	}
+}
+
+// key is what a task has that sends for ev.
+func key(ev webhook.Event) webhook.Event {
+	return webhook.Event{
+		Source: ev.Source, ID: ev.ID, Type: ev.Type, Delivery: ev.Delivery, ReceivedAt: ev.ReceivedAt, SHA256: ev.SHA256, KeyOnly: true,
+	}
+}
+
+func TestClaimKeyWithoutRow(t *testing.T) {
+	t.Parallel()
+	f := newStore(t)
+	f.untouched(t, func() {
+		c, err := f.Claim(t.Context(), key(event("e-1", `{}`)), "me", terms, 0)
+		if !errors.Is(err, webhook.ErrNotFound) || errors.Is(err, webhook.ErrUnavailable) || c.Mine {
+			t.Errorf("Claim = %+v, %v, want %v", c, err, webhook.ErrNotFound)
+		}
+	})
+}
+
+// TestClaimKeyOfAnotherBody has a task that was made for another body than the
+// one that is stored. It has none itself, so there is nothing to keep.
+func TestClaimKeyOfAnotherBody(t *testing.T) {
+	t.Parallel()
+	f := newStore(t)
+	ev := event("e-1", `{"n":1}`)
+	f.claim(t, ev, "other")
+	task := key(event("e-1", `{"n":2}`))
+	c, err := f.Claim(t.Context(), task, "me", terms, 0)
+	if err != nil || c.Mine || c.OtherBody {
+		t.Errorf("Claim while another works = %+v, %v", c, err)
+	}
+	f.exec(t, `UPDATE received_events SET status = 'received', lease_until = NULL`)
+	if c := f.claim(t, task, "me"); c.OtherBody || string(c.Event.Body) != string(ev.Body) || c.Event.SHA256 != ev.SHA256 {
+		t.Errorf("Claim = %+v, want what is stored, and no other body", c)
+	}
+}
+
+// TestClaimKeyRace lets workers race for a row.
+func TestClaimKeyRace(t *testing.T) {
+	t.Parallel()
+	f := newStore(t)
+	for round := range 20 {
+		ev := event(fmt.Sprintf("race-%d", round), `{}`)
+		f.claim(t, ev, "other")
+		f.exec(t, `UPDATE received_events SET status = 'received', lease_until = NULL WHERE event_id = $1`, ev.ID)
+		var mine atomic.Int32
+		var wg sync.WaitGroup
+		for worker := range 4 {
+			wg.Go(func() {
+				c, err := f.Claim(context.Background(), key(ev), fmt.Sprint(worker), terms, 0)
+				if _, busy := errors.AsType[*webhook.BusyError](err); err != nil && !busy {
+					t.Error(err)
+				}
+				if c.Mine {
+					mine.Add(1)
+				}
+			})
+		}
+		wg.Wait()
+		if mine.Load() != 1 {
+			t.Fatalf("%d workers got the event, want 1", mine.Load())
+		}
 	}
 }

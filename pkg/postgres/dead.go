@@ -62,15 +62,17 @@ func moment(t time.Time) *time.Time {
 }
 
 // Of two people who replay the same events at once, the second finds them no
-// longer dead.
+// longer dead. The choice is MATERIALIZED, as a plan that ran it again for each
+// row of a join would find other rows each time, and exceed the limit.
 const replayDead = `
+WITH chosen AS MATERIALIZED (
+	SELECT e.id FROM received_events e WHERE ` + deadFilter + `
+	ORDER BY e.id LIMIT @limit FOR UPDATE SKIP LOCKED
+)
 UPDATE received_events AS r SET
 	status = 'received', budget_from = r.attempt, lost = 0,
 	sweep_at = clock_timestamp() + interval '30 seconds', sweeps = 0
-FROM (
-	SELECT e.id FROM received_events e WHERE ` + deadFilter + `
-	ORDER BY e.id LIMIT @limit FOR UPDATE SKIP LOCKED
-) AS chosen
+FROM chosen
 WHERE r.id = chosen.id AND r.status = 'dead'
 RETURNING r.source, r.event_id, r.event_type, r.delivery, r.payload_sha256, r.received_at`
 

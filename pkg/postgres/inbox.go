@@ -110,27 +110,39 @@ func (b *Inbox) collect(job *insertion) []*insertion {
 // write inserts a batch. A row that somebody else holds must not stall the
 // others, so if the statement meets one, each row goes alone.
 func (b *Inbox) write(batch []*insertion) {
-	ctx, cancel := context.WithTimeout(context.Background(), inboxTimeout)
-	defer cancel()
-	err := b.insert(ctx, batch)
+	err := b.insertWithin(batch)
 	if c := code(err); c != lockNotAvailable && c != deadlockDetected || len(batch) == 1 {
 		finish(batch, err)
 		return
 	}
-	for i := range batch {
+	for i, job := range batch {
 		one := batch[i : i+1]
-		finish(one, b.insert(ctx, one))
+		if job.accepted() { // before the statement that met the row
+			finish(one, nil)
+			continue
+		}
+		finish(one, b.insertWithin(one))
 	}
 }
 
+func (b *Inbox) insertWithin(batch []*insertion) error {
+	ctx, cancel := context.WithTimeout(context.Background(), inboxTimeout)
+	defer cancel()
+	return b.insert(ctx, batch)
+}
+
+// finish answers. What was inserted is held, whatever befell the others of the
+// batch afterwards.
 func finish(batch []*insertion, err error) {
 	for _, job := range batch {
-		if job.err == nil {
+		if !job.accepted() {
 			job.err = unavailable(err)
 		}
 		close(job.done)
 	}
 }
+
+func (j *insertion) accepted() bool { return j.receipt.Outcome == webhook.Accepted }
 
 type eventKey struct{ source, id string }
 

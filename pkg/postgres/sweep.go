@@ -13,16 +13,17 @@ import (
 
 // Whoever sweeps first takes the rows, by moving their time forward: 30 s, and
 // twice as far each time after, to 10 min. No transaction stays open while the
-// queue is asked.
+// queue is asked. The choice is MATERIALIZED: see replayDead.
 const takeOverdue = `
-UPDATE received_events AS e SET
-	sweep_at = clock_timestamp() + least(interval '30 seconds' * power(2, least(e.sweeps, 10)), interval '10 minutes'),
-	sweeps = e.sweeps + 1
-FROM (
+WITH due AS MATERIALIZED (
 	SELECT id FROM received_events
 	WHERE sweep_at <= clock_timestamp() AND source = ANY (@sources)
 	ORDER BY sweep_at LIMIT @limit FOR UPDATE SKIP LOCKED
-) AS due
+)
+UPDATE received_events AS e SET
+	sweep_at = clock_timestamp() + least(interval '30 seconds' * power(2, least(e.sweeps, 10)), interval '10 minutes'),
+	sweeps = e.sweeps + 1
+FROM due
 WHERE e.id = due.id AND e.status IN ('received', 'processing', 'failed')
 RETURNING e.source, e.event_id, e.event_type, e.delivery, e.payload_sha256, e.received_at`
 
@@ -134,12 +135,13 @@ func (s *Store) Strays(ctx context.Context, sources []string) (map[string]int, e
 }
 
 const purgePayloads = `
-UPDATE received_events SET payload = NULL, headers = '{}'
-WHERE id IN (
+WITH old AS MATERIALIZED (
 	SELECT id FROM received_events
 	WHERE status = 'completed' AND payload IS NOT NULL AND source = @source
 		AND completed_at < clock_timestamp() - @age::interval
-	ORDER BY completed_at LIMIT @limit FOR UPDATE SKIP LOCKED)`
+	ORDER BY completed_at LIMIT @limit FOR UPDATE SKIP LOCKED
+)
+UPDATE received_events AS e SET payload = NULL, headers = '{}' FROM old WHERE e.id = old.id`
 
 // PurgePayloads forgets bodies and headers of at most limit events of the
 // source that were completed longer ago than age, and returns how many. The

@@ -35,6 +35,10 @@ func Ingest(ctx context.Context, o Options) error {
 		return err
 	}
 	defer k.close()
+	k.exam = newExam(k.rdb, k.store, judgement{Inbox: cfg.Ack == "inbox", AllowEviction: cfg.AllowEviction, Persistent: cfg.Persistent}, log)
+	if err := k.exam.start(ctx); err != nil {
+		return err
+	}
 
 	public := ingest.New(ingest.Options{
 		Queue:       k.keeper,
@@ -51,7 +55,6 @@ func Ingest(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	warnVolatile(ctx, rdb, cfg.Persistent, log)
 	log.InfoContext(ctx, "listening", "addr", publicListener.Addr().String(), "ops", opsListener.Addr().String(), "sources", len(cfg.Sources), "ack", cfg.Ack)
 	if o.Listening != nil {
 		o.Listening(publicListener.Addr(), opsListener.Addr())

@@ -24,6 +24,7 @@ type keeping struct {
 	rdb    redis.UniversalClient
 	memory *queue.Memory
 	log    *slog.Logger
+	exam   *exam
 
 	store  *postgres.Store // nil without a database
 	inbox  *postgres.Inbox
@@ -66,7 +67,7 @@ func (k *keeping) close() {
 func (k *keeping) serve(ctx context.Context, f func(context.Context) error) error {
 	beside, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	fs := []func(context.Context) error{k.memory.Run, k.keeper.Redis.Run, k.keeper.Postgres.Run}
+	fs := []func(context.Context) error{k.memory.Run, k.keeper.Redis.Run, k.keeper.Postgres.Run, k.exam.Run}
 	if k.inbox != nil {
 		fs = append(fs, k.inbox.Run)
 	}
@@ -81,10 +82,10 @@ func (k *keeping) serve(ctx context.Context, f func(context.Context) error) erro
 // only one is left of two, that is said.
 func (k *keeping) checks() []httpserve.Check {
 	if k.store == nil {
-		return []httpserve.Check{redisCheck(k.rdb, k.cfg.Persistent)}
+		return []httpserve.Check{k.exam.redisCheck()}
 	}
 	return []httpserve.Check{{Name: "stores", Run: func(ctx context.Context) (string, error) {
-		note, redisErr := redisCheck(k.rdb, k.cfg.Persistent).Run(ctx)
+		redisErr := queue.Ping(ctx, k.rdb)
 		storeErr := k.store.Ping(ctx)
 		switch {
 		case redisErr != nil && storeErr != nil:
@@ -96,6 +97,6 @@ func (k *keeping) checks() []httpserve.Check {
 		case storeErr != nil:
 			return fmt.Sprintf("degraded: Redis alone holds events, as long as it keeps them: %v", storeErr), nil
 		}
-		return note, nil
+		return k.exam.note(), nil
 	}}}
 }

@@ -18,18 +18,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"os"
 	"os/signal"
 	"slices"
 	"syscall"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/hookonce/hookonce/pkg/config"
 	"github.com/hookonce/hookonce/pkg/handler"
-	"github.com/hookonce/hookonce/pkg/httpserve"
 	"github.com/hookonce/hookonce/pkg/queue"
 	"github.com/hookonce/hookonce/pkg/source"
 )
@@ -80,28 +76,6 @@ func queueSettings(sources []source.Source) map[string]queue.Settings {
 		settings[s.Name] = queue.Settings{Timeout: s.Timeout, Retention: s.Retention, Concurrency: s.Concurrency}
 	}
 	return settings
-}
-
-// redisCheck looks at Redis. persists says so where Redis itself does not.
-func redisCheck(rdb redis.UniversalClient, persists bool) httpserve.Check {
-	return httpserve.Check{Name: "redis", Run: func(ctx context.Context) (string, error) {
-		if err := queue.Ping(ctx, rdb); err != nil {
-			return "", err
-		}
-		if !persists && queue.IsVolatile(ctx, rdb) {
-			return "ok, but " + volatile, nil
-		}
-		return "", nil
-	}}
-}
-
-const volatile = "it keeps nothing over a restart: a 2xx lives only as long as this Redis (turn on appendonly; or say REDIS_PERSISTENT=true if it does not show that it persists)"
-
-// warnVolatile says aloud that an acknowledgement is worth less.
-func warnVolatile(ctx context.Context, rdb redis.UniversalClient, persists bool, log *slog.Logger) {
-	if !persists && queue.Ping(ctx, rdb) == nil && queue.IsVolatile(ctx, rdb) {
-		log.WarnContext(ctx, "redis: "+volatile)
-	}
 }
 
 // listen opens the listener for operators, and the public one if it is named.

@@ -46,7 +46,11 @@ func Worker(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	defer store.Close()
+	defer closeSoon(store)
+	exam := newExam(rdb, store, judgement{AllowEviction: cfg.AllowEviction, Persistent: cfg.Persistent}, log)
+	if err := exam.start(ctx); err != nil {
+		return err
+	}
 
 	router := route(cfg.Sources, o.Handlers)
 	w := &worker.Worker{
@@ -67,13 +71,12 @@ func Worker(ctx context.Context, o Options) error {
 		Store:   store,
 		Queue:   sweptQueue{queue.NewRepairer(rdb), queue.NewClient(rdb, settings), memory},
 		Sources: cfg.Sources,
+		Known:   cfg.Known,
 		Every:   cfg.SweepEvery,
 		Observe: func(r sweeper.Report) { observeSweep(metrics, r) },
 		Log:     log,
 	}
-	ops := httpserve.Ops(metrics.Handler(), redisCheck(rdb, cfg.Persistent), httpserve.Check{Name: "postgres", Run: func(ctx context.Context) (string, error) {
-		return "", store.Ping(ctx)
-	}})
+	ops := httpserve.Ops(metrics.Handler(), exam.redisCheck(), exam.postgresCheck())
 
 	_, opsListener, err := listen(ctx, "", cfg.OpsAddr)
 	if err != nil {
@@ -87,6 +90,7 @@ func Worker(ctx context.Context, o Options) error {
 		queue.NewServer(rdb, settings, w, log).Serve,
 		sweep.Run,
 		memory.Run,
+		exam.Run,
 		func(ctx context.Context) error { return httpserve.Serve(ctx, opsListener, ops, log) },
 	)
 }
@@ -99,6 +103,20 @@ func connections(sources []source.Source) int {
 		sum += s.Concurrency
 	}
 	return min(sum, 32) + 4
+}
+
+// closeSoon closes the store, but does not wait for a handler that ignores its
+// context: the end of the process cuts its connection.
+func closeSoon(store *postgres.Store) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		store.Close()
+	}()
+	select {
+	case <-done:
+	case <-time.After(time.Second):
+	}
 }
 
 // sweptQueue is the queue as the sweeper sees it.

@@ -125,8 +125,11 @@ const archivedBatch = 1000
 func (r *Repairer) Archived(ctx context.Context, source string, but int) ([]webhook.TaskRef, error) {
 	key := prefix(source) + "archived"
 	n, err := r.rdb.ZCard(ctx, key).Result()
-	if err != nil || n <= int64(but) {
-		return nil, err
+	if err != nil {
+		return nil, fmt.Errorf("count archived tasks of %s: %w", source, err)
+	}
+	if n <= int64(but) {
+		return nil, nil
 	}
 	ids, err := r.rdb.ZRange(ctx, key, 0, min(n-int64(but), archivedBatch)-1).Result()
 	if err != nil {

@@ -28,7 +28,7 @@ func (c *Client) EnqueueKey(ctx context.Context, ev webhook.Event) error {
 		switch {
 		case errors.Is(err, errBroken):
 			if err := forget(ctx, c.rdb, ev.Source, taskID(ev.ID)); err != nil {
-				return err
+				return notHeld(ev, err)
 			}
 		case err != nil:
 			return notHeld(ev, err)
@@ -36,7 +36,7 @@ func (c *Client) EnqueueKey(ctx context.Context, ev webhook.Event) error {
 			return nil
 		case found.state == stateCompleted: // it did what there was to do then, and Postgres knows of more
 			if err := forget(ctx, c.rdb, ev.Source, taskID(ev.ID)); err != nil {
-				return err
+				return notHeld(ev, err)
 			}
 		}
 	}

@@ -62,9 +62,12 @@ type Sweeper struct {
 	Store   Store
 	Queue   Queue
 	Sources []source.Source
+	Known   []string // the names of all sources that are configured, also those of other workers
 	Every   time.Duration
 	Observe func(Report)
 	Log     *slog.Logger
+
+	rounds int
 }
 
 // A Report tells what one sweep found and did.
@@ -114,12 +117,21 @@ func (s *Sweeper) Sweep(ctx context.Context) error {
 		note(s.checkEpoch(ctx, src.Name))
 		note(s.unstick(ctx, src.Name))
 		note(s.trim(ctx, src.Name))
-		note(s.purge(ctx, src))
 	}
 	note(s.sendOverdue(ctx))
-	note(s.countStrays(ctx))
+	if s.rounds%s.slow() == 0 {
+		for _, src := range s.Sources {
+			note(s.purge(ctx, src))
+		}
+		note(s.countStrays(ctx))
+	}
+	s.rounds++
 	return first
 }
+
+// slow is how many sweeps there are in a minute: what need not be looked at
+// more often waits for so many.
+func (s *Sweeper) slow() int { return max(1, int(time.Minute/max(s.Every, time.Second))) }
 
 // sendOverdue sends for what is overdue, a batch at a time, as long as there
 // is more and room for it.
@@ -205,8 +217,11 @@ func (s *Sweeper) trim(ctx context.Context, source string) error {
 	if len(gone) == 0 {
 		return nil
 	}
+	if err := s.Queue.Discard(ctx, source, gone); err != nil {
+		return err
+	}
 	s.Observe(Report{Source: source, Trimmed: len(gone)})
-	return s.Queue.Discard(ctx, source, gone)
+	return nil
 }
 
 func (s *Sweeper) names() []string {
@@ -239,7 +254,7 @@ func eventIDs(tasks []webhook.TaskRef) []string {
 // countStrays counts what no worker would find: events of a source that is in
 // no configuration any more.
 func (s *Sweeper) countStrays(ctx context.Context) error {
-	strays, err := s.Store.Strays(ctx, s.names())
+	strays, err := s.Store.Strays(ctx, s.Known)
 	if err != nil {
 		return err
 	}

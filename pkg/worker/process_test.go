@@ -3,6 +3,7 @@ package worker_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -118,6 +119,7 @@ func TestClaimFails(t *testing.T) {
 		report worker.Report
 	}{
 		{"row busy", &webhook.BusyError{After: 3 * time.Second}, "again in 3s", worker.Report{Source: "shop", Outcome: worker.NotDue}},
+		{"no row for a task with only a key", fmt.Errorf("claim: %w", webhook.ErrNotFound), "done", worker.Report{Source: "shop", Outcome: worker.NoRow}},
 		{"refused", errBoom, "again after the outage", worker.Report{Source: "shop", Outcome: worker.GivenBack, Kind: webhook.KindUnavailable}},
 	}
 	for _, tt := range tests {
