@@ -3,6 +3,7 @@ package devstack_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -53,6 +54,7 @@ func child(ending string) {
 type program struct {
 	cmd   *exec.Cmd
 	stdin io.Closer
+	temp  string // where its folder is
 	report
 }
 
@@ -101,12 +103,20 @@ func TestDeath(t *testing.T) {
 			}
 			return p.cmd.Process.Kill()
 		},
+		"killed when its folder is gone": func(p *program) error {
+			folders, err := filepath.Glob(p.temp + "/*")
+			for _, folder := range folders {
+				err = errors.Join(err, os.RemoveAll(folder))
+			}
+			return errors.Join(err, p.cmd.Process.Kill())
+		},
 	}
 	for name, end := range endings {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			temp := openDir(t)
 			p := run(t, childEnv+"="+name, "TMPDIR="+temp)
+			p.temp = temp
 			if servers := p.Pids[:2]; len(running(t, servers)) != len(servers) {
 				t.Fatalf("of %v only %v run", servers, running(t, servers))
 			}
@@ -116,6 +126,14 @@ func TestDeath(t *testing.T) {
 			p.cmd.Wait()
 			eventually(t, "processes end", func() bool { return len(running(t, p.Pids)) == 0 })
 			eventually(t, "folder is removed", func() bool { return !exists(temp + "/*") })
+			eventually(t, "watchdog ends", func() bool {
+				for _, process := range processes(t) {
+					if strings.Contains(process.command, temp+"/hookonce-") {
+						return false
+					}
+				}
+				return true
+			})
 			checkGone(t, nil, temp+"/hookonce-", &devstack.Stack{RedisURL: p.RedisURL, DatabaseURL: p.DatabaseURL})
 		})
 	}

@@ -44,11 +44,24 @@ end() {
 	kill -s STOP "$1"
 	kill -s KILL -- "-$1" $(children "$1")
 }
+# strays finds servers by their command lines, if the folder is gone and the pid
+# files with it.
+strays() {
+	[ -d "$dir" ] && return
+	if [ -d /proc/self ]; then
+		for pid in /proc/[0-9]*; do ours "${pid#/proc/}" && echo "${pid#/proc/}"; done
+	else
+		ps -A -o pid= | while read -r pid; do ours "$pid" && echo "$pid"; done
+	fi
+}
 free_memory() { sed -n 7p "$1" | { read -r key id && ipcrm -m "$id"; }; }
 
 exec 2>/dev/null
 for file in "$dir"/*.pid; do
 	pid=$(cat "$file") && ours "$pid" && end "$pid" &
+done
+for pid in $(strays); do
+	end "$pid" &
 done
 wait
 rm -f "$dir"/*.pid
