@@ -88,6 +88,10 @@ func (c *console) listDead(ctx context.Context, f webhook.DeadFilter, out output
 		}
 		return c.printJSON(groups)
 	}
+	if len(groups) == 0 {
+		fmt.Fprintln(c.stderr, "no dead events")
+		return nil
+	}
 	w := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "CAUSE\tSOURCE\tKIND\tEVENTS\tFIRST\tLAST\tEXAMPLE\tERROR")
 	for _, g := range groups {
@@ -169,6 +173,9 @@ func (c *console) replayDead(ctx context.Context, r replay) error {
 	r.filter.Until = last.Add(time.Microsecond)
 	if r.limit > 0 {
 		n = min(n, r.limit)
+	}
+	if n == 0 && r.filter.ID != "" {
+		return fmt.Errorf("no dead event %s of source %s", r.filter.ID, r.filter.Source)
 	}
 	if r.dryRun {
 		c.printf("%d events would run again\n", n)

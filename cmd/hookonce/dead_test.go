@@ -191,11 +191,12 @@ func TestDeadReplay(t *testing.T) {
 	replay("3 events would run again\n", all, "--dry-run", "--limit", "3")
 	replay("4 events would run again\n", all, "--dry-run", "--until", "2h")
 	replay("1 events would run again\n", all, "--dry-run", m.name, "stock4")
-	replay("0 events would run again\n", all, "--dry-run", m.name, "nothing")
 	if got := m.audits(); got != "" {
 		t.Errorf("audit_log of dry runs = %q", got)
 	}
-	replay("0 events run again\n", all, m.name, "nothing", "--reason", "r")
+	for _, flag := range []string{"--dry-run", "--reason=r"} {
+		refuses(t, m.environ, "no dead event nothing of source", "dead", "replay", m.name, "nothing", flag)
+	}
 	replay("1 events run again\n", "stock1 stock2 stock3 stock5 tax1 tax2 tax3 tax4", m.name, "stock4", "--reason", "one")
 	replay("2 events run again\n", "stock3 stock5 tax1 tax2 tax3 tax4", "--limit", "2", "--reason", "two")
 	replay("1 events run again\n", "stock5 tax1 tax2 tax3 tax4", "--source", m.name, "--limit", "1", "--reason", "limit")
@@ -288,9 +289,7 @@ func TestDeadReplayCompletes(t *testing.T) {
 		if r.Attempt != 2 || r.BudgetFrom != 1 || string(r.Payload) != sent || body.Load() != sent {
 			t.Errorf("record = %+v with handler's body %q, want it done at attempt 2", r, body.Load())
 		}
-		if out := must(t, m.environ, "dead", "replay", m.name, id, "--reason", "again"); out != "0 events run again\n" {
-			t.Errorf("dead replay of a completed event prints %q", out)
-		}
+		refuses(t, m.environ, "no dead event", "dead", "replay", m.name, id, "--reason", "again")
 	}
 	if got := m.audits(); got != "replay 1 stock is back, replay 1 stock is back" {
 		t.Errorf("audit_log = %q", got)

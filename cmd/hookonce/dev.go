@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hookonce/hookonce/migrations"
+	"github.com/hookonce/hookonce/pkg/config"
 	"github.com/hookonce/hookonce/pkg/dashboard"
 	"github.com/hookonce/hookonce/pkg/demo"
 	"github.com/hookonce/hookonce/pkg/devstack"
@@ -25,6 +26,7 @@ import (
 	"github.com/hookonce/hookonce/pkg/httpserve"
 	"github.com/hookonce/hookonce/pkg/program"
 	"github.com/hookonce/hookonce/pkg/queue"
+	"github.com/hookonce/hookonce/pkg/source"
 	"github.com/hookonce/hookonce/pkg/telemetry"
 )
 
@@ -260,14 +262,29 @@ func (t *theater) show(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, remove()) }()
-	t.printf(`
-Try it:
-  curl -i %[1]s/webhooks -H 'Content-Type: application/json' -d '{"event_id":"evt_1","event_type":"payment.succeeded","amount":4200,"timestamp":%[2]d}'
-  %[3]s send --copies 5 --parallel
-  %[3]s events list
-`, t.addresses["INGEST_URL"], time.Now().Unix(), t.self())
+	t.printf("\nTry it:\n  %s\n  %s send%s --copies 5 --parallel\n  %[2]s events list\n", t.curl(), t.self(), t.otherSource())
 	<-ctx.Done()
 	return nil
+}
+
+// curl is a line that posts to the source default, or, where there is none, asks
+// for the metrics.
+func (t *theater) curl() string {
+	if t.otherSource() != "" {
+		return "curl -s " + t.addresses["INGEST_OPS_URL"] + "/metrics"
+	}
+	return fmt.Sprintf(`curl -i %s/webhooks -H 'Content-Type: application/json' -d `+
+		`'{"event_id":"evt_1","event_type":"payment.succeeded","amount":4200,"timestamp":%d}'`,
+		t.addresses["INGEST_URL"], time.Now().Unix())
+}
+
+// otherSource chooses a source for send, if the sources file has no default.
+func (t *theater) otherSource() string {
+	sources, err := config.ReadSources(t.environ)
+	if err != nil || len(sources) == 0 || slices.ContainsFunc(sources, func(s source.Source) bool { return s.Name == source.DefaultName }) {
+		return ""
+	}
+	return " --source " + sources[0].Name
 }
 
 // self is how this program is called by a line to paste.

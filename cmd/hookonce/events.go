@@ -95,6 +95,10 @@ func (c *console) listEvents(ctx context.Context, f webhook.Filter, out output) 
 		}
 		return c.printJSON(list)
 	}
+	if len(list) == 0 {
+		fmt.Fprintln(c.stderr, "none in Postgres; for what only the queue holds see events show, or the dashboard")
+		return nil
+	}
 	c.printTable(list)
 	return nil
 }

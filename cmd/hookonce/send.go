@@ -41,7 +41,7 @@ func (c *console) sendCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.send(cmd.Context(), s) },
 	}
 	f := cmd.Flags()
-	f.StringVar(&s.url, "url", "", "address of ingest (default INGEST_URL)")
+	f.StringVar(&s.url, "url", "", "address of ingest, without /webhooks (default INGEST_URL)")
 	f.StringVar(&s.source, "source", source.DefaultName, "name of the source")
 	f.StringVar(&s.file, "file", "", "post this file; - is the standard input")
 	f.StringVar(&s.id, "id", "", "id of the event, where a header has it or the body is made up (default: a new one)")

@@ -208,6 +208,7 @@ func (s *Story) death(ctx context.Context) {
 func (s *Story) overtaken(ctx context.Context) {
 	id := s.id("stalled")
 	s.say("6. A worker that stalls past its lease, while Redis loses the event, and then wakes up")
+	s.say("   (asynq will log that it cannot move the task: it is the one that Redis lost)")
 	s.check("delivery", s.post(ctx, forgetting, id, "stalled"), 200, "accepted", "")
 	s.await(ctx, "its handler runs", s.Handler.started(id))
 	if _, err := s.db.Exec(ctx, endLease, forgetting, id); err != nil {

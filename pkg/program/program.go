@@ -35,6 +35,7 @@ type Options struct {
 	Args    []string // without the program's name; only -h is known
 	Environ []string // as os.Environ returns it
 	Stderr  io.Writer
+	Stdout  io.Writer // for what was asked for, by -h; nil: Stderr
 
 	// Handlers are those of the worker beside the built-in ones, by the name
 	// that the sources file gives them.
@@ -51,7 +52,7 @@ func Main(name string, run func(context.Context, Options) error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
 	queue.Quiet()
-	if err := run(ctx, Options{Args: os.Args[1:], Environ: os.Environ(), Stderr: os.Stderr}); err != nil {
+	if err := run(ctx, Options{Args: os.Args[1:], Environ: os.Environ(), Stderr: os.Stderr, Stdout: os.Stdout}); err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
 		os.Exit(1)
 	}
@@ -63,7 +64,11 @@ func (o Options) help(settings any) (asked bool, err error) {
 	case len(o.Args) == 0:
 		return false, nil
 	case len(o.Args) == 1 && slices.Contains([]string{"-h", "-help", "--help"}, o.Args[0]):
-		config.Help(o.Stderr, settings)
+		w := o.Stdout
+		if w == nil {
+			w = o.Stderr
+		}
+		config.Help(w, settings)
 		return true, nil
 	}
 	return false, fmt.Errorf("unknown argument %q: settings are environment variables, see -h", o.Args[0])

@@ -53,6 +53,9 @@ func (s Scheme) key(secret string) ([]byte, error) {
 	}
 	switch {
 	case !ok:
+		if s.KeyEncoding == "whsec" {
+			return nil, errors.New("cannot be decoded as whsec: want whsec_ and base64, as openssl rand -base64 24 makes it")
+		}
 		return nil, fmt.Errorf("cannot be decoded as %s", s.KeyEncoding)
 	case len(key) == 0:
 		return nil, errors.New("decodes to an empty key")
