@@ -23,6 +23,8 @@ type Queue interface {
 // An Inbox holds events as rows.
 type Inbox interface {
 	Insert(ctx context.Context, ev webhook.Event) (webhook.Receipt, error)
+	// Offer is an Insert that nobody waits for, and that may be left out.
+	Offer(ev webhook.Event)
 }
 
 // A Mode says which store is asked first.
@@ -51,9 +53,11 @@ type Keeper struct {
 }
 
 const (
-	// firstShare is what the first store gets of the deadline when there is a
-	// second one.
-	firstShare = 300 * time.Millisecond
+	// queueShare and inboxShare are what the first store gets of the deadline
+	// when there is a second one. The inbox gets more: what the queue holds
+	// instead is worth less.
+	queueShare = 300 * time.Millisecond
+	inboxShare = 600 * time.Millisecond
 	// sendShare bounds the sending of a key: the sweeper does it otherwise.
 	sendShare = 200 * time.Millisecond
 	// largeBody is what the queue takes; larger bodies go to the inbox, if there
@@ -72,16 +76,20 @@ func (k *Keeper) Enqueue(ctx context.Context, ev webhook.Event) (webhook.Receipt
 		inserted = err == nil && r.Outcome != webhook.Duplicate
 		return r, err
 	}
-	a, b := inQueue, inInbox
-	switch {
-	case k.Inbox == nil:
+	if k.Inbox == nil {
 		return inQueue(ctx)
-	case k.Mode == InboxFirst:
-		a, b = inInbox, func(ctx context.Context) (webhook.Receipt, error) { return k.toQueueInstead(ctx, ev) }
-	case len(ev.Body) > largeBody:
-		a, b = inInbox, inQueue
 	}
-	r, err := first(ctx, a, b)
+	instead := func(ctx context.Context) (webhook.Receipt, error) { return k.toQueueInstead(ctx, ev) }
+	var r webhook.Receipt
+	var err error
+	switch {
+	case k.Mode == InboxFirst:
+		r, err = first(ctx, k.share(inboxShare, k.mayHoldInstead()), inInbox, instead)
+	case len(ev.Body) > largeBody:
+		r, err = first(ctx, k.share(queueShare, !k.Redis.Open()), inInbox, inQueue)
+	default:
+		r, err = first(ctx, k.share(queueShare, !k.Postgres.Open()), inQueue, inInbox)
+	}
 	if inserted {
 		k.send(ctx, ev)
 	}
@@ -90,9 +98,22 @@ func (k *Keeper) Enqueue(ctx context.Context, ev webhook.Event) (webhook.Receipt
 
 type store func(context.Context) (webhook.Receipt, error)
 
-// first asks the second store if the first one does not hold the event.
-func first(ctx context.Context, a, b store) (webhook.Receipt, error) {
-	share, cancel := context.WithTimeout(ctx, firstShare)
+// share is what the first store gets of the deadline: all, if there is no
+// second one to ask.
+func (k *Keeper) share(d time.Duration, second bool) time.Duration {
+	if !second {
+		return time.Hour
+	}
+	return d
+}
+
+// mayHoldInstead reports whether the queue may hold what the inbox cannot.
+func (k *Keeper) mayHoldInstead() bool { return k.Fallback() && k.Room() && !k.Redis.Open() }
+
+// first asks the second store if the first one does not hold the event within
+// its share of the deadline.
+func first(ctx context.Context, d time.Duration, a, b store) (webhook.Receipt, error) {
+	share, cancel := context.WithTimeout(ctx, d)
 	r, err := a(share)
 	cancel()
 	if err == nil {
@@ -114,12 +135,17 @@ func (k *Keeper) toQueue(ctx context.Context, ev webhook.Event) (webhook.Receipt
 	return through(ctx, k.Redis, func(ctx context.Context) (webhook.Receipt, error) { return k.Queue.Enqueue(ctx, ev) })
 }
 
-// toQueueInstead is for a Postgres that is away.
+// toQueueInstead is for a Postgres that is away. It may merely be slow, so the
+// inbox is offered the event all the same, which nobody waits for.
 func (k *Keeper) toQueueInstead(ctx context.Context, ev webhook.Event) (webhook.Receipt, error) {
 	if !k.Fallback() {
 		return webhook.Receipt{}, fmt.Errorf("%w: redis may not hold it instead", webhook.ErrNotHeld)
 	}
-	return k.toQueue(ctx, ev)
+	r, err := k.toQueue(ctx, ev)
+	if err == nil && r.Outcome == webhook.Accepted {
+		k.Inbox.Offer(ev)
+	}
+	return r, err
 }
 
 func (k *Keeper) toInbox(ctx context.Context, ev webhook.Event) (webhook.Receipt, error) {

@@ -32,8 +32,15 @@ type fakeStore struct {
 	sendTakes time.Duration
 	sendErr   error
 
-	mu    sync.Mutex
-	calls []string // what was asked, and how long it was allowed to take
+	mu     sync.Mutex
+	calls  []string // what was asked, and how long it was allowed to take
+	offers []webhook.Event
+}
+
+func (s *fakeStore) Offer(ev webhook.Event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.offers = append(s.offers, ev)
 }
 
 func (s *fakeStore) ask(ctx context.Context, what string, takes time.Duration, err error) error {
@@ -132,38 +139,38 @@ func TestKeeper(t *testing.T) {
 		want  string // the layer of who holds it; "" for nobody
 	}{
 		{"queue first", q, func(*rig) {}, "enqueue 300ms", "", "queue"},
-		{"inbox first", i, func(*rig) {}, "send 200ms", "insert 300ms", "inbox"},
+		{"inbox first", i, func(*rig) {}, "send 200ms", "insert 600ms", "inbox"},
 		{"queue says no", q, func(r *rig) { saysNo(r.queue) }, "enqueue 300ms, send 200ms", "insert 800ms", "inbox"},
-		{"inbox says no", i, func(r *rig) { saysNo(r.inbox) }, "enqueue 800ms", "insert 300ms", "queue"},
+		{"inbox says no", i, func(r *rig) { saysNo(r.inbox) }, "enqueue 800ms", "insert 600ms", "queue"},
 		{"queue refuses: its key is not sent", q, func(r *rig) { refuses(r.queue) }, "enqueue 300ms", "insert 800ms", "inbox"},
-		{"inbox refuses", i, func(r *rig) { refuses(r.inbox) }, "enqueue 800ms", "insert 300ms", "queue"},
+		{"inbox refuses", i, func(r *rig) { refuses(r.inbox) }, "enqueue 800ms", "insert 600ms", "queue"},
 		{"queue late", q, func(r *rig) { hangs(r.queue) }, "enqueue 300ms, send 200ms", "insert 500ms", "inbox"},
-		{"inbox late", i, func(r *rig) { hangs(r.inbox) }, "enqueue 500ms", "insert 300ms", "queue"},
+		{"inbox late", i, func(r *rig) { hangs(r.inbox) }, "enqueue 200ms", "insert 600ms", "queue"},
 		{"queue nearly late", q, func(r *rig) { r.queue.takes = 299 * time.Millisecond }, "enqueue 300ms", "", "queue"},
 		{"queue open", q, func(r *rig) { r.open(context.Background(), r.Redis) }, "", "insert 800ms", "inbox"},
-		{"queue open, inbox first", i, func(r *rig) { r.open(context.Background(), r.Redis) }, "", "insert 300ms", "inbox"},
+		{"queue open, inbox first", i, func(r *rig) { r.open(context.Background(), r.Redis) }, "", "insert 800ms", "inbox"},
 		{"inbox open", i, func(r *rig) { r.open(context.Background(), r.Postgres) }, "enqueue 800ms", "", "queue"},
-		{"inbox open, queue first", q, func(r *rig) { r.open(context.Background(), r.Postgres) }, "enqueue 300ms", "", "queue"},
+		{"inbox open, queue first", q, func(r *rig) { r.open(context.Background(), r.Postgres) }, "enqueue 800ms", "", "queue"},
 		{"no room", q, func(r *rig) { r.room = false }, "", "insert 800ms", "inbox"},
-		{"no room, inbox first", i, func(r *rig) { r.room = false }, "", "insert 300ms", "inbox"},
+		{"no room, inbox first", i, func(r *rig) { r.room = false }, "", "insert 800ms", "inbox"},
 		{"no room, no inbox", q, func(r *rig) { r.room, r.Inbox = false, nil }, "", "", ""},
 		{"no room, inbox refuses", q, func(r *rig) { r.room = false; refuses(r.inbox) }, "", "insert 800ms", ""},
-		{"no room, inbox first and away", i, func(r *rig) { r.room = false; refuses(r.inbox) }, "", "insert 300ms", ""},
+		{"no room, inbox first and away", i, func(r *rig) { r.room = false; refuses(r.inbox) }, "", "insert 800ms", ""},
 		{"no inbox", q, func(r *rig) { r.Inbox = nil }, "enqueue 800ms", "", "queue"},
 		{"no inbox, queue slow", q, func(r *rig) { r.Inbox = nil; r.queue.takes = 700 * time.Millisecond }, "enqueue 800ms", "", "queue"},
 		{"no inbox, queue late", q, func(r *rig) { r.Inbox = nil; hangs(r.queue) }, "enqueue 800ms", "", ""},
 		{"no inbox, queue refuses", q, func(r *rig) { r.Inbox = nil; refuses(r.queue) }, "enqueue 800ms", "", ""},
 		{"no inbox, queue open", q, func(r *rig) { r.open(context.Background(), r.Redis); r.Inbox = nil }, "", "", ""},
-		{"no fallback", i, func(r *rig) { r.fallback = false; refuses(r.inbox) }, "", "insert 300ms", ""},
-		{"no fallback, not needed", i, func(r *rig) { r.fallback = false }, "send 200ms", "insert 300ms", "inbox"},
+		{"no fallback", i, func(r *rig) { r.fallback = false; refuses(r.inbox) }, "", "insert 800ms", ""},
+		{"no fallback, not needed", i, func(r *rig) { r.fallback = false }, "send 200ms", "insert 800ms", "inbox"},
 		{"no fallback matters not, queue first", q, func(r *rig) { r.fallback = false }, "enqueue 300ms", "", "queue"},
 		{"both refuse", q, func(r *rig) { refuses(r.queue); refuses(r.inbox) }, "enqueue 300ms", "insert 800ms", ""},
-		{"both refuse, inbox first", i, func(r *rig) { refuses(r.queue); refuses(r.inbox) }, "enqueue 800ms", "insert 300ms", ""},
+		{"both refuse, inbox first", i, func(r *rig) { refuses(r.queue); refuses(r.inbox) }, "enqueue 800ms", "insert 600ms", ""},
 		{"both late", q, func(r *rig) { hangs(r.queue); hangs(r.inbox) }, "enqueue 300ms", "insert 500ms", ""},
 		{"both open", q, func(r *rig) { r.open(context.Background(), r.Redis); r.open(context.Background(), r.Postgres) }, "", "", ""},
-		{"key not sent", i, func(r *rig) { r.queue.sendErr = errRefused }, "send 200ms", "insert 300ms", "inbox"},
-		{"key sent late", i, func(r *rig) { r.queue.sendTakes = time.Hour }, "send 200ms", "insert 300ms", "inbox"},
-		{"slow insert, key sent late", i, func(r *rig) { r.inbox.takes = 250 * time.Millisecond; r.queue.sendTakes = time.Hour }, "send 200ms", "insert 300ms", "inbox"},
+		{"key not sent", i, func(r *rig) { r.queue.sendErr = errRefused }, "send 200ms", "insert 600ms", "inbox"},
+		{"key sent late", i, func(r *rig) { r.queue.sendTakes = time.Hour }, "send 200ms", "insert 600ms", "inbox"},
+		{"slow insert, key sent late", i, func(r *rig) { r.inbox.takes = 250 * time.Millisecond; r.queue.sendTakes = time.Hour }, "send 200ms", "insert 600ms", "inbox"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -180,6 +187,9 @@ func TestKeeper(t *testing.T) {
 				}
 				if r.queue.asked() != tt.queue || r.inbox.asked() != tt.inbox {
 					t.Errorf("asked the queue %q and the inbox %q, want %q and %q", r.queue.asked(), r.inbox.asked(), tt.queue, tt.inbox)
+				}
+				if offered, instead := len(r.inbox.offers) == 1, tt.mode == custody.InboxFirst && tt.want == "queue"; offered != instead {
+					t.Errorf("the inbox was offered %d events, want the one that the queue holds instead: %v", len(r.inbox.offers), instead)
 				}
 				if tt.want == "" {
 					if !errors.Is(err, webhook.ErrNotHeld) || got != (webhook.Receipt{}) {
@@ -508,6 +518,8 @@ func TestKeeperManyAtOnce(t *testing.T) {
 }
 
 // A flaky store refuses, hangs and answers in turn.
+func (*flaky) Offer(webhook.Event) {}
+
 type flaky struct {
 	mu   sync.Mutex
 	n    int

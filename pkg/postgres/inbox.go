@@ -63,6 +63,14 @@ func (b *Inbox) Insert(ctx context.Context, ev webhook.Event) (webhook.Receipt, 
 	}
 }
 
+// Offer hands the event over if there is room, and does not wait for it.
+func (b *Inbox) Offer(ev webhook.Event) {
+	select {
+	case b.jobs <- &insertion{ev: ev, done: make(chan struct{})}:
+	default:
+	}
+}
+
 func notHeld(ev webhook.Event, err error) error {
 	return fmt.Errorf("insert %s/%s: %w: %w", ev.Source, ev.ID, webhook.ErrNotHeld, err)
 }

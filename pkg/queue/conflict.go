@@ -24,8 +24,16 @@ const (
 // KEYS[1] -> asynq:{<source>}:t:<task>
 // KEYS[2] -> asynq:{<source>}:archived
 // KEYS[3] -> asynq:{<source>}:pending
+// KEYS[4] -> asynq:{<source>}:active
 // ARGV[1] -> task
 // ARGV[2] -> unix time in nanoseconds
+// ARGV[3] -> asynq:{<source>}:
+//
+// A task can be left with a state and in no list: asynq takes it out of one
+// before it finds that it cannot put it into the next, and an AOF may end
+// between the two. It would never run and refuse every copy, so it is deleted.
+// Whether it is in the list of those that wait is only searched for if it has
+// waited longer than the one whose turn it is: else it is behind that one.
 //
 // It returns the state and the SHA-256 of the body (64 hexadecimal digits, as
 // the task's headers have it; "" if it is not found), or the state "gone" if
@@ -50,6 +58,28 @@ while true do
 	end
 	sha, from = string.sub(msg, e + 1, e + 64), e + 1
 end
+local function listed()
+	if state == "active" then
+		return redis.call("LPOS", KEYS[4], ARGV[1])
+	elseif state ~= "pending" then
+		return redis.call("ZSCORE", ARGV[3] .. state, ARGV[1])
+	end
+	local head = redis.call("LINDEX", KEYS[3], -1)
+	if not head then
+		return false
+	end
+	local since = redis.call("HGET", KEYS[1], "pending_since")
+	local first = redis.call("HGET", ARGV[3] .. "t:" .. head, "pending_since")
+	if not since or not first or tonumber(since) >= tonumber(first) then
+		return true
+	end
+	return redis.call("LPOS", KEYS[3], ARGV[1])
+end
+if state ~= "archived" and not listed() then
+	redis.call("DEL", KEYS[1])
+	redis.call("ZREM", ARGV[3] .. "lease", ARGV[1])
+	return {"gone", ""}
+end
 if state == "archived" then
 	if redis.call("ZREM", KEYS[2], ARGV[1]) == 0 then
 		return {"broken", ""}
@@ -72,9 +102,21 @@ var errBroken = errors.New("redis has the task's id and lost its message: delete
 // meet looks at the task of ev's id. An archived one runs again, with its
 // queue registered so that people see it.
 func (c *Client) meet(ctx context.Context, ev webhook.Event) (meeting, error) {
-	id := taskID(ev.ID)
-	keys := []string{taskKey(ev.Source, id), prefix(ev.Source) + "archived", prefix(ev.Source) + "pending"}
-	answer, err := meetTask.Run(ctx, c.rdb, keys, id, c.now().UnixNano()).StringSlice()
+	keys, args := c.meetArgs(ev)
+	m, err := readMeeting(meetTask.Run(ctx, c.rdb, keys, args...))
+	if err == nil && m.state == stateArchived {
+		err = register(ctx, c.rdb, ev.Source)
+	}
+	return m, err
+}
+
+func (c *Client) meetArgs(ev webhook.Event) (keys []string, args []any) {
+	id, p := taskID(ev.ID), prefix(ev.Source)
+	return []string{taskKey(ev.Source, id), p + "archived", p + "pending", p + "active"}, []any{id, c.now().UnixNano(), p}
+}
+
+func readMeeting(cmd *redis.Cmd) (meeting, error) {
+	answer, err := cmd.StringSlice()
 	if err != nil {
 		return meeting{}, err
 	}
@@ -87,8 +129,6 @@ func (c *Client) meet(ctx context.Context, ev webhook.Event) (meeting, error) {
 		m.gone = true
 	case "broken":
 		return m, errBroken
-	case stateArchived:
-		return m, register(ctx, c.rdb, ev.Source)
 	}
 	return m, nil
 }

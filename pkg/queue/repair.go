@@ -85,7 +85,6 @@ func (r *Repairer) refs(source string, ids []string) []webhook.TaskRef {
 // KEYS[4] -> asynq:{<source>}:t:<task>
 // ARGV[1] -> task
 // ARGV[2] -> the unix time that a lease must reach
-// ARGV[3] -> unix time in nanoseconds
 var unstickTask = redis.NewScript(`
 local score = redis.call("ZSCORE", KEYS[2], ARGV[1])
 if score and tonumber(score) >= tonumber(ARGV[2]) then
@@ -100,7 +99,7 @@ if redis.call("HEXISTS", KEYS[4], "msg") == 0 then
 	return 1
 end
 redis.call("RPUSH", KEYS[3], ARGV[1])
-redis.call("HSET", KEYS[4], "state", "pending", "pending_since", ARGV[3])
+redis.call("HSET", KEYS[4], "state", "pending")
 return 1
 `)
 
@@ -110,7 +109,7 @@ return 1
 func (r *Repairer) Unstick(ctx context.Context, source string, t webhook.TaskRef) (bool, error) {
 	p := prefix(source)
 	keys := []string{p + "active", p + "lease", p + "pending", taskKey(source, t.TaskID)}
-	n, err := unstickTask.Run(ctx, r.rdb, keys, t.TaskID, r.leaseLimit(), r.now().UnixNano()).Int()
+	n, err := unstickTask.Run(ctx, r.rdb, keys, t.TaskID, r.leaseLimit()).Int()
 	if err != nil {
 		return false, fmt.Errorf("unstick %s/%s: %w", source, t.TaskID, err)
 	}

@@ -115,7 +115,7 @@ func TestUnstick(t *testing.T) {
 	if info := r.wantPending("a/b"); string(info.Payload) != "{}" {
 		t.Errorf("body = %q", info.Payload)
 	}
-	if since := r.field("a/b", "pending_since"); len(since) != 19 {
+	if since := r.field("a/b", "pending_since"); since != "" { // else it would look younger than those behind it
 		t.Errorf("pending since %q", since)
 	}
 	if next := r.rdb.LIndex(ctx, r.key("pending"), -1).Val(); next != task.TaskID {

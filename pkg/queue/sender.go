@@ -47,24 +47,29 @@ func (c *Client) EnqueueKey(ctx context.Context, ev webhook.Event) error {
 // holds, and returns for how many there was none that could run. One pipeline
 // asks for all.
 func (c *Client) Send(ctx context.Context, events []webhook.Event) (sent int, err error) {
-	type look struct {
-		state *redis.StringCmd
-		msg   *redis.BoolCmd
+	if err := meetTask.Load(ctx, c.rdb).Err(); err != nil {
+		return 0, fmt.Errorf("load script: %w", err)
 	}
-	looks := make([]look, len(events))
+	looks := make([]*redis.Cmd, len(events))
 	_, err = c.rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		for i, ev := range events {
-			key := taskKey(ev.Source, taskID(ev.ID))
-			looks[i] = look{pipe.HGet(ctx, key, "state"), pipe.HExists(ctx, key, "msg")}
+			keys, args := c.meetArgs(ev)
+			looks[i] = pipe.EvalSha(ctx, meetTask.Hash(), keys, args...)
 		}
 		return nil
 	})
-	if err != nil && !errors.Is(err, redis.Nil) {
+	if err != nil {
 		return 0, fmt.Errorf("look for %d tasks: %w", len(events), err)
 	}
 	for i, ev := range events {
-		state := looks[i].state.Val()
-		if looks[i].msg.Val() && state != stateArchived && state != stateCompleted {
+		found, err := readMeeting(looks[i])
+		switch {
+		case err != nil && !errors.Is(err, errBroken):
+			return sent, err
+		case err == nil && found.state == stateArchived: // it runs again
+			sent++
+			continue
+		case err == nil && !found.gone && found.state != stateCompleted:
 			continue
 		}
 		if err := c.EnqueueKey(ctx, ev); err != nil {

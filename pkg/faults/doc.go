@@ -1,0 +1,12 @@
+// Package faults holds the tests that break what the programs stand on, while
+// events flow, and then judge what became of each event. There is nothing here
+// but tests.
+//
+//	go test ./pkg/faults                         a short part, in any run of the tests
+//	HOOKONCE_FAULTS=all go test ./pkg/faults     every row, with one seed
+//	HOOKONCE_FAULTS=full go test ./pkg/faults    every row, with three seeds; writes FAULTS.md
+//	HOOKONCE_SOAK=30m go test ./pkg/faults       a random mix for as long as asked
+//
+// HOOKONCE_FAULT_SEED repeats a run's choices, HOOKONCE_FAULTS_OUT names a file
+// for the table.
+package faults
