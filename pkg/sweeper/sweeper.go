@@ -67,7 +67,8 @@ type Sweeper struct {
 	Observe func(Report)
 	Log     *slog.Logger
 
-	rounds int
+	rounds   int
+	pressing bool // a dead worker's task only waits for its lease to end
 }
 
 // A Report tells what one sweep found and did.
@@ -88,18 +89,23 @@ const batch = 1000
 // keptArchived is how many dead events stay on the dashboard.
 const keptArchived = 100
 
+// soon is when a sweep follows that found a task which only waits for its lease.
+const soon = time.Second
+
 // Run sweeps until ctx ends.
 func (s *Sweeper) Run(ctx context.Context) error {
-	tick := time.NewTicker(s.Every)
-	defer tick.Stop()
 	for {
 		if err := s.Sweep(ctx); err != nil && ctx.Err() == nil {
 			s.Log.WarnContext(ctx, "sweep not finished", "err", err)
 		}
+		wait := s.Every
+		if s.pressing {
+			wait = min(wait, soon)
+		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-tick.C:
+		case <-time.After(wait):
 		}
 	}
 }
@@ -107,6 +113,7 @@ func (s *Sweeper) Run(ctx context.Context) error {
 // Sweep looks once at everything. What one step cannot do is no reason to leave
 // out the next.
 func (s *Sweeper) Sweep(ctx context.Context) error {
+	s.pressing = false
 	var first error
 	note := func(err error) {
 		if first == nil {
@@ -165,6 +172,7 @@ func (s *Sweeper) unstick(ctx context.Context, source string) error {
 	}
 	for _, t := range tasks {
 		if leased[t.EventID] {
+			s.pressing = true
 			continue
 		}
 		done, err := s.Queue.Unstick(ctx, source, t)

@@ -332,6 +332,35 @@ func TestRun(t *testing.T) {
 	})
 }
 
+// TestRunSoon looks again each second while a dead worker's task waits for its
+// lease to end, so that it runs as soon as that has ended.
+func TestRunSoon(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.stuck = tasks(1)
+		w.leased = map[string]bool{"e0": true}
+		r := newRig(w)
+		ctx, end := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- r.Run(ctx) }()
+		time.Sleep(3*time.Second + time.Millisecond)
+		end()
+		if err := <-done; err != nil {
+			t.Errorf("Run = %v", err)
+		}
+		n := 0
+		for _, call := range r.calls {
+			if strings.HasPrefix(call, "Stuck") {
+				n++
+			}
+		}
+		if n != 4 {
+			t.Errorf("looked %d times in 3 s, want 4", n)
+		}
+	})
+}
+
 func ids(n int) []string {
 	var list []string
 	for i := range n {
