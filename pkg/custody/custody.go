@@ -84,11 +84,11 @@ func (k *Keeper) Enqueue(ctx context.Context, ev webhook.Event) (webhook.Receipt
 	var err error
 	switch {
 	case k.Mode == InboxFirst:
-		r, err = first(ctx, k.share(inboxShare, k.mayHoldInstead()), inInbox, instead)
+		r, err = first(ctx, inboxShare, k.mayHoldInstead(), inInbox, instead)
 	case len(ev.Body) > largeBody:
-		r, err = first(ctx, k.share(queueShare, !k.Redis.Open()), inInbox, inQueue)
+		r, err = first(ctx, queueShare, !k.Redis.Open(), inInbox, inQueue)
 	default:
-		r, err = first(ctx, k.share(queueShare, !k.Postgres.Open()), inQueue, inInbox)
+		r, err = first(ctx, queueShare, !k.Postgres.Open(), inQueue, inInbox)
 	}
 	if inserted {
 		k.send(ctx, ev)
@@ -98,32 +98,26 @@ func (k *Keeper) Enqueue(ctx context.Context, ev webhook.Event) (webhook.Receipt
 
 type store func(context.Context) (webhook.Receipt, error)
 
-// share is what the first store gets of the deadline: all, if there is no
-// second one to ask.
-func (k *Keeper) share(d time.Duration, second bool) time.Duration {
-	if !second {
-		return time.Hour
-	}
-	return d
-}
-
 // mayHoldInstead reports whether the queue may hold what the inbox cannot.
 func (k *Keeper) mayHoldInstead() bool { return k.Fallback() && k.Room() && !k.Redis.Open() }
 
 // first asks the second store if the first one does not hold the event within
-// its share of the deadline.
-func first(ctx context.Context, d time.Duration, a, b store) (webhook.Receipt, error) {
-	share, cancel := context.WithTimeout(ctx, d)
-	r, err := a(share)
+// its share of the deadline, which is all of it if the second cannot either.
+func first(ctx context.Context, share time.Duration, second bool, a, b store) (webhook.Receipt, error) {
+	bounded, cancel := ctx, context.CancelFunc(func() {})
+	if second {
+		bounded, cancel = context.WithTimeout(ctx, share)
+	}
+	r, err := a(bounded)
 	cancel()
 	if err == nil {
 		return r, nil
 	}
-	r, second := b(ctx)
-	if second == nil {
+	r, instead := b(ctx)
+	if instead == nil {
 		return r, nil
 	}
-	return webhook.Receipt{}, errors.Join(err, second)
+	return webhook.Receipt{}, errors.Join(err, instead)
 }
 
 var errFull = errors.New("redis is at its limit of memory")
