@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hookonce/hookonce/pkg/config"
+	"github.com/hookonce/hookonce/pkg/signature"
 	"github.com/hookonce/hookonce/pkg/source"
 )
 
@@ -70,7 +71,11 @@ func (c *console) send(ctx context.Context, s sending) error {
 	if err != nil {
 		return err
 	}
-	return c.deliverAll(ctx, s, s.header(src, body), body)
+	h, err := s.header(src, body)
+	if err != nil {
+		return err
+	}
+	return c.deliverAll(ctx, s, h, body)
 }
 
 // findSource reads the source as ingest does, so what it signs is what ingest
@@ -141,10 +146,14 @@ func putAt(doc map[string]any, pointer string, value any) {
 }
 
 // header is what the provider sends along.
-func (s sending) header(src source.Source, body []byte) http.Header {
+func (s sending) header(src source.Source, body []byte) (http.Header, error) {
 	h := http.Header{}
 	if src.Verifier != nil {
-		h = src.Verifier.Sign(s.id, body, time.Now())
+		r, err := src.Verifier.Sign(signature.Request{Method: http.MethodPost, Body: body}, s.id, time.Now())
+		if err != nil {
+			return nil, err
+		}
+		h = r.Header
 	}
 	h.Set("Content-Type", "application/json")
 	if src.ID.Header != "" {
@@ -153,7 +162,7 @@ func (s sending) header(src source.Source, body []byte) http.Header {
 	if src.Type[0].Header != "" {
 		h.Set(src.Type[0].Header, s.typ)
 	}
-	return h
+	return h, nil
 }
 
 // deliverAll posts all copies and prints each answer. It fails if one was not

@@ -1,13 +1,13 @@
 package config_test
 
 import (
-	"net/http"
 	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/hookonce/hookonce/pkg/config"
+	"github.com/hookonce/hookonce/pkg/signature"
 	"github.com/hookonce/hookonce/pkg/source"
 )
 
@@ -63,7 +63,7 @@ func TestDesign(t *testing.T) {
 			if got[i].Verifier == nil {
 				t.Fatalf("%s: source %s is unsigned", name, got[i].Name)
 			}
-			signed := got[i].Verifier.Sign("", []byte("{}"), time.Now())
+			signed := sign(t, got[i].Verifier, "", "{}", time.Now()).Header
 			if header := []string{"X-Hub-Signature-256", "X-Signature"}[i]; !strings.HasPrefix(signed.Get(header), "sha256=") {
 				t.Errorf("%s: source %s signs with %v, want %s", name, got[i].Name, signed, header)
 			}
@@ -199,16 +199,26 @@ func TestOrigin(t *testing.T) {
 			if got.Verifier == nil && tt.field == "" {
 				return
 			}
-			body, now := []byte("{}"), time.Now()
-			signed := got.Verifier.Sign("id", body, now)
-			if err := got.Verify(signed, body, now); signed.Get(tt.field) == "" || err != nil {
-				t.Errorf("signed %v: %v, want a header %s", signed, err, tt.field)
+			now := time.Now()
+			signed := sign(t, got.Verifier, "id", "{}", now)
+			if err := got.Verify(signed, now); signed.Header.Get(tt.field) == "" || err != nil {
+				t.Errorf("signed %v: %v, want a header %s", signed.Header, err, tt.field)
 			}
-			if got.Verify(http.Header{}, body, now) == nil {
+			if got.Verify(signature.Request{Body: signed.Body}, now) == nil {
 				t.Error("accepts what nobody signed")
 			}
 		})
 	}
+}
+
+// sign returns what v's provider would send.
+func sign(t *testing.T, v *signature.Verifier, id, body string, now time.Time) signature.Request {
+	t.Helper()
+	r, err := v.Sign(signature.Request{Body: []byte(body)}, id, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
 }
 
 func TestRotation(t *testing.T) {
@@ -221,7 +231,7 @@ func TestRotation(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := time.Now()
-	if i, err := both[0].Verifier.Match(old[0].Verifier.Sign("", nil, now), nil, now); i != 1 || err != nil {
+	if i, err := both[0].Verifier.Match(sign(t, old[0].Verifier, "", "", now), now); i != 1 || err != nil {
 		t.Errorf("Match = %d, %v, want the second secret", i, err)
 	}
 }

@@ -105,7 +105,17 @@ type answer struct {
 // post delivers an event, signed, as its provider would.
 func (s *Story) post(ctx context.Context, source, id, typ string) answer {
 	body := fmt.Sprintf(`{"type":%q,"data":{"amount":4200}}`, typ)
-	return s.deliver(ctx, source, s.verifier.Sign(id, []byte(body), time.Now()), body)
+	return s.deliver(ctx, source, s.sign(id, body), body)
+}
+
+// sign returns the headers that go with body. Without a signature, ingest will
+// say so.
+func (s *Story) sign(id, body string) http.Header {
+	r, err := s.verifier.Sign(signature.Request{Method: http.MethodPost, Body: []byte(body)}, id, time.Now())
+	if err != nil {
+		s.expect(false, "signing: %v", err)
+	}
+	return r.Header
 }
 
 func (s *Story) deliver(ctx context.Context, source string, h http.Header, body string) answer {
@@ -228,10 +238,10 @@ func (s *Story) overtaken(ctx context.Context) {
 func (s *Story) refusals(ctx context.Context) {
 	s.say("7. What is refused, and leaves no trace")
 	body := `{"type":"quick"}`
-	h := s.verifier.Sign(s.id("forged"), []byte(body), time.Now())
+	h := s.sign(s.id("forged"), body)
 	s.check("a body that was changed after it was signed", s.deliver(ctx, source, h, `{"type":"quick" }`), 401, "error", "Signature")
 	body = `{"type":"quick",}`
-	h = s.verifier.Sign(s.id("broken"), []byte(body), time.Now())
+	h = s.sign(s.id("broken"), body)
 	s.check("a body that is no JSON", s.deliver(ctx, source, h, body), 400, "error", "Invalid payload")
 	for _, name := range []string{"forged", "broken"} {
 		status := s.status(ctx, source, s.id(name))

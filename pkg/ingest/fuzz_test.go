@@ -34,8 +34,8 @@ func FuzzHandler(f *testing.F) {
 		}
 		h := http.Header{"Content-Type": {contentType}, "X-Github-Delivery": {"d-1"}, "X-Github-Event": {"x"}}
 		for _, v := range signers {
-			for name, signed := range v.Sign("msg_1", body, noon) {
-				h[name] = signed
+			for name, values := range signed(t, v, "msg_1", string(body), noon) {
+				h[name] = values
 				if value != "sign" && strings.Contains(name, "Signature") {
 					h[name] = []string{value}
 				}

@@ -19,6 +19,7 @@ import (
 	"github.com/labstack/echo/v4"
 	"github.com/labstack/echo/v4/middleware"
 
+	"github.com/hookonce/hookonce/pkg/signature"
 	"github.com/hookonce/hookonce/pkg/source"
 	"github.com/hookonce/hookonce/pkg/webhook"
 )
@@ -152,7 +153,8 @@ func checkMedia(h http.Header) error {
 
 // understand checks who sent the body, and only then what it says.
 func (d *delivery) understand(r *http.Request) error {
-	if err := d.src.Verify(r.Header, d.event.Body, d.readAt); err != nil {
+	signed := signature.Request{Method: r.Method, Header: r.Header, Body: d.event.Body}
+	if err := d.src.Verify(signed, d.readAt); err != nil {
 		return err
 	}
 	id, typ, err := d.src.Read(r.Header, d.event.Body)

@@ -206,10 +206,20 @@ func toDefault(body string) delivery {
 	return delivery{"POST", "/webhooks", http.Header{"Content-Type": {"application/json"}}, body}
 }
 
+// signed returns the headers that v's provider would send with body.
+func signed(tb testing.TB, v *signature.Verifier, id, body string, sent time.Time) http.Header {
+	tb.Helper()
+	r, err := v.Sign(signature.Request{Method: "POST", Body: []byte(body)}, id, sent)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return r.Header
+}
+
 // toGitHub returns a valid delivery with the id d-1 to a source of the preset github.
 func toGitHub(tb testing.TB, body string) delivery {
 	tb.Helper()
-	h := verifier(tb, signature.GitHub(), secret).Sign("", []byte(body), noon)
+	h := signed(tb, verifier(tb, signature.GitHub(), secret), "", body, noon)
 	h.Set("Content-Type", "application/json")
 	h.Set("X-GitHub-Delivery", "d-1")
 	h.Set("X-GitHub-Event", "issues")
@@ -219,7 +229,7 @@ func toGitHub(tb testing.TB, body string) delivery {
 // toStripe returns a valid delivery to the source stripe that was sent at a time.
 func toStripe(tb testing.TB, body string, sent time.Time) delivery {
 	tb.Helper()
-	h := verifier(tb, signature.Stripe(), secret).Sign("", []byte(body), sent)
+	h := signed(tb, verifier(tb, signature.Stripe(), secret), "", body, sent)
 	h.Set("Content-Type", "application/json")
 	return delivery{"POST", "/webhooks/stripe", h, body}
 }
@@ -228,7 +238,7 @@ func toStripe(tb testing.TB, body string, sent time.Time) delivery {
 // standard-webhooks that was sent at a time.
 func toStandard(tb testing.TB, body string, sent time.Time) delivery {
 	tb.Helper()
-	h := verifier(tb, signature.StandardWebhooks("webhook"), whsec).Sign("msg_1", []byte(body), sent)
+	h := signed(tb, verifier(tb, signature.StandardWebhooks("webhook"), whsec), "msg_1", body, sent)
 	h.Set("Content-Type", "application/json")
 	return delivery{"POST", "/webhooks/standard-webhooks", h, body}
 }

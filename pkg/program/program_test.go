@@ -116,7 +116,11 @@ func sign(t *testing.T, scheme signature.Scheme, secret string, body []byte) htt
 	if err != nil {
 		t.Fatal(err)
 	}
-	return v.Sign("", body, time.Now())
+	r, err := v.Sign(signature.Request{Body: body}, "", time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.Header
 }
 
 // TestCopies delivers 50 copies of one event at once, to two ingests with two

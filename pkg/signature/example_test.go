@@ -25,13 +25,19 @@ func ExampleScheme_Verifier() {
 		return
 	}
 	now := time.Unix(1_700_000_000, 0)
-	h := v.Sign("", []byte("hello"), now)
-	fmt.Println(v.Verify(h, []byte("hello"), now))
+	r, err := v.Sign(signature.Request{Method: "POST", Body: []byte("hello")}, "", now)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(v.Verify(r, now))
 
-	err = v.Verify(h, []byte("jello"), now)
+	r.Body = []byte("jello")
+	err = v.Verify(r, now)
 	fmt.Println(err, errors.Is(err, webhook.ErrUnverified))
 
-	err = v.Verify(h, []byte("hello"), now.Add(time.Hour))
+	r.Body = []byte("hello")
+	err = v.Verify(r, now.Add(time.Hour))
 	if e, ok := errors.AsType[*signature.Error](err); ok {
 		fmt.Println(e.Reason)
 	}

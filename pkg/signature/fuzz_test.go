@@ -53,7 +53,7 @@ func FuzzVerify(f *testing.F) {
 		v := mustVerifier(f, scheme, map[bool]string{true: secret, false: key}[scheme.KeyEncoding == "whsec"])
 		verifiers = append(verifiers, v)
 		for _, body := range []string{"", "{}"} {
-			f.Add(v.Sign("msg_1", []byte(body), noon).Get(scheme.Header), []byte(body), uint8(i))
+			f.Add(sign(f, v, "msg_1", []byte(body), noon).Get(scheme.Header), []byte(body), uint8(i))
 		}
 	}
 	f.Add("t=1,v1=00", []byte("{}"), uint8(1))
@@ -62,9 +62,9 @@ func FuzzVerify(f *testing.F) {
 	f.Fuzz(func(t *testing.T, value string, body []byte, n uint8) {
 		which := int(n) % len(fuzzed)
 		scheme := fuzzed[which]
-		h := verifiers[which].Sign("msg_1", nil, noon)
+		h := sign(t, verifiers[which], "msg_1", nil, noon)
 		h.Set(scheme.Header, value)
-		if reason(t, verifiers[which].Verify(h, body, noon)) != "" {
+		if reason(t, verifiers[which].Verify(request(h, body), noon)) != "" {
 			return
 		}
 		text, ok := signedText(which, value, body)
@@ -97,17 +97,17 @@ func FuzzSignVerify(f *testing.F) {
 		if err != nil || id == "" || len(id) > 4<<10 {
 			t.Skip("no such secret or id")
 		}
-		h := v.Sign(id, body, noon)
-		if err := v.Verify(h, body, noon); err != nil {
+		h := sign(t, v, id, body, noon)
+		if err := v.Verify(request(h, body), noon); err != nil {
 			t.Fatalf("Verify(Sign(%q, %q)) = %v, want nil", id, body, err)
 		}
 		for _, other := range spoiled(body, at) {
-			if v.Verify(h, other, noon) == nil {
+			if v.Verify(request(h, other), noon) == nil {
 				t.Errorf("Verify of %q = nil, but %q was signed", other, body)
 			}
 		}
 		spoilSignature(h, scheme, at)
-		if v.Verify(h, body, noon) == nil {
+		if v.Verify(request(h, body), noon) == nil {
 			t.Errorf("Verify(%q) = nil, but the signature was changed", h)
 		}
 	})

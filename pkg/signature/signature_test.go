@@ -28,6 +28,20 @@ func mustVerifier(tb testing.TB, s signature.Scheme, secrets ...string) *signatu
 	return v
 }
 
+// sign returns the headers of what v's provider would send.
+func sign(tb testing.TB, v *signature.Verifier, id string, body []byte, now time.Time) http.Header {
+	tb.Helper()
+	r, err := v.Sign(request(nil, body), id, now)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return r.Header
+}
+
+func request(h http.Header, body []byte) signature.Request {
+	return signature.Request{Method: "POST", Header: h, Body: body}
+}
+
 // reason returns why err refused, or "" for a nil error.
 func reason(tb testing.TB, err error) signature.Reason {
 	tb.Helper()
@@ -71,10 +85,10 @@ func TestPublished(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			v := mustVerifier(t, tt.scheme, tt.secret)
 			now := time.Unix(tt.now, 0)
-			if err := v.Verify(tt.header, []byte(tt.body), now); err != nil {
+			if err := v.Verify(request(tt.header, []byte(tt.body)), now); err != nil {
 				t.Errorf("Verify(%v) = %v, want nil", tt.header, err)
 			}
-			signed := v.Sign(tt.header.Get(tt.scheme.IDHeader), []byte(tt.body), now)
+			signed := sign(t, v, tt.header.Get(tt.scheme.IDHeader), []byte(tt.body), now)
 			if name := tt.scheme.Header; signed.Get(name) != tt.header.Get(name) {
 				t.Errorf("Sign = %q, want %q", signed.Get(name), tt.header.Get(name))
 			}
@@ -95,7 +109,7 @@ func TestOneSignature(t *testing.T) {
 	const name = "X-Hub-Signature-256"
 	v := mustVerifier(t, signature.GitHub(), "s3cret")
 	body := []byte(`{"n":1}`)
-	good := v.Sign("", body, noon).Get(name)
+	good := sign(t, v, "", body, noon).Get(name)
 	digits := strings.TrimPrefix(good, "sha256=")
 	raw, _ := hex.DecodeString(digits)
 
@@ -141,7 +155,7 @@ func TestOneSignature(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := reason(t, v.Verify(tt.header, []byte(tt.body), noon)); got != tt.want {
+			if got := reason(t, v.Verify(request(tt.header, []byte(tt.body)), noon)); got != tt.want {
 				t.Errorf("Verify(%.100q, %q) = %q, want %q", tt.header, tt.body, got, tt.want)
 			}
 		})
@@ -151,7 +165,7 @@ func TestOneSignature(t *testing.T) {
 func TestList(t *testing.T) {
 	v := mustVerifier(t, signature.Stripe(), "s3cret")
 	body := []byte(`{"n":1}`)
-	good := v.Sign("", body, noon).Get("Stripe-Signature")
+	good := sign(t, v, "", body, noon).Get("Stripe-Signature")
 	at, sig, _ := strings.Cut(good, ",")
 	other := "v1=" + strings.Repeat("0", 64)
 	many := func(n int, entry string) string { return strings.Repeat(entry+",", n) }
@@ -190,7 +204,7 @@ func TestList(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			h := header("Stripe-Signature", tt.header)
-			if got := reason(t, v.Verify(h, body, noon)); got != tt.want {
+			if got := reason(t, v.Verify(request(h, body), noon)); got != tt.want {
 				t.Errorf("Verify(%.200q) = %q, want %q", tt.header, got, tt.want)
 			}
 		})
@@ -200,7 +214,7 @@ func TestList(t *testing.T) {
 func TestOwnHeaders(t *testing.T) {
 	v := mustVerifier(t, signature.StandardWebhooks("webhook"), whsec)
 	body := []byte(`{"n":1}`)
-	sig := v.Sign("msg_1", body, noon).Get("Webhook-Signature")
+	sig := sign(t, v, "msg_1", body, noon).Get("Webhook-Signature")
 	at := strconv.FormatInt(noon.Unix(), 10)
 
 	tests := []struct {
@@ -240,9 +254,9 @@ func TestOwnHeaders(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			h := v.Sign("msg_1", body, noon)
+			h := sign(t, v, "msg_1", body, noon)
 			tt.spoil(h)
-			if got := reason(t, v.Verify(h, body, noon)); got != tt.want {
+			if got := reason(t, v.Verify(request(h, body), noon)); got != tt.want {
 				t.Errorf("Verify(%.200q) = %q, want %q", h, got, tt.want)
 			}
 		})
@@ -278,16 +292,16 @@ func TestFreshness(t *testing.T) {
 		"standard": signature.StandardWebhooks("webhook"),
 	} {
 		v := mustVerifier(t, scheme, whsec)
-		h := v.Sign("msg_1", body, noon)
+		h := sign(t, v, "msg_1", body, noon)
 		for _, tt := range tests {
 			t.Run(name+"/"+tt.name, func(t *testing.T) {
-				if got := reason(t, v.Verify(h, body, tt.now)); got != tt.want {
+				if got := reason(t, v.Verify(request(h, body), tt.now)); got != tt.want {
 					t.Errorf("Verify at %s = %q, want %q", tt.now, got, tt.want)
 				}
 			})
 		}
 		// Who cannot sign does not hear that the timestamp is old.
-		got := reason(t, v.Verify(h, []byte("{ }"), noon.AddDate(1, 0, 0)))
+		got := reason(t, v.Verify(request(h, []byte("{ }")), noon.AddDate(1, 0, 0)))
 		if got != signature.NoMatch {
 			t.Errorf("%s: Verify of an old forgery = %q, want %q", name, got, signature.NoMatch)
 		}
@@ -296,8 +310,8 @@ func TestFreshness(t *testing.T) {
 
 func TestTimestampZero(t *testing.T) {
 	v := mustVerifier(t, signature.Stripe(), "s3cret")
-	h := v.Sign("", nil, time.Unix(0, 0))
-	if err := v.Verify(h, nil, time.Unix(10, 0)); err != nil {
+	h := sign(t, v, "", nil, time.Unix(0, 0))
+	if err := v.Verify(request(h, nil), time.Unix(10, 0)); err != nil {
 		t.Errorf("Verify of t=0 ten seconds later = %v, want nil", err)
 	}
 }
@@ -306,7 +320,7 @@ func TestNoTolerance(t *testing.T) {
 	s := signature.Stripe()
 	s.Tolerance = 0
 	v := mustVerifier(t, s, "s3cret")
-	if err := v.Verify(v.Sign("", nil, noon), nil, noon.AddDate(9, 0, 0)); err != nil {
+	if err := v.Verify(request(sign(t, v, "", nil, noon), nil), noon.AddDate(9, 0, 0)); err != nil {
 		t.Errorf("Verify without tolerance = %v, want nil", err)
 	}
 }
@@ -316,13 +330,13 @@ func TestRotation(t *testing.T) {
 	for _, scheme := range []signature.Scheme{signature.GitHub(), signature.Stripe()} {
 		both := mustVerifier(t, scheme, "new", "old")
 		for i, secret := range []string{"new", "old"} {
-			h := mustVerifier(t, scheme, secret).Sign("", body, noon)
-			if got, err := both.Match(h, body, noon); got != i || err != nil {
+			h := sign(t, mustVerifier(t, scheme, secret), "", body, noon)
+			if got, err := both.Match(request(h, body), noon); got != i || err != nil {
 				t.Errorf("%s: Match of %q's = %d, %v, want %d", scheme.Header, secret, got, err, i)
 			}
 		}
-		h := mustVerifier(t, scheme, "other").Sign("", body, noon)
-		if got, err := both.Match(h, body, noon); got != -1 || reason(t, err) != signature.NoMatch {
+		h := sign(t, mustVerifier(t, scheme, "other"), "", body, noon)
+		if got, err := both.Match(request(h, body), noon); got != -1 || reason(t, err) != signature.NoMatch {
 			t.Errorf("%s: Match of another's = %d, %v, want -1, no_match", scheme.Header, got, err)
 		}
 	}
@@ -335,12 +349,12 @@ func TestConcurrentUse(t *testing.T) {
 	for i := range 8 {
 		wg.Go(func() {
 			body := []byte(strings.Repeat("x", i))
-			h := v.Sign("msg_"+strconv.Itoa(i), body, noon)
+			h := sign(t, v, "msg_"+strconv.Itoa(i), body, noon)
 			for range 200 {
-				if err := v.Verify(h, body, noon); err != nil {
+				if err := v.Verify(request(h, body), noon); err != nil {
 					t.Errorf("Verify of %d = %v, want nil", i, err)
 				}
-				if err := v.Verify(h, append(body, 'y'), noon); err == nil {
+				if err := v.Verify(request(h, append(body, 'y')), noon); err == nil {
 					t.Errorf("Verify of %d with another body = nil, want no_match", i)
 				}
 			}

@@ -93,13 +93,13 @@ func checkVector(t *testing.T, vec vector, scheme signature.Scheme, body []byte)
 	for name, value := range vec.Headers {
 		h.Set(name, value)
 	}
-	got := reason(t, v.Verify(h, body, now))
+	got := reason(t, v.Verify(request(h, body), now))
 	switch {
 	case vec.Valid && got != "":
 		t.Fatalf("Verify = %q, want valid", got)
 	case !vec.Valid && !slices.Contains(reasons[vec.RejectReason], got):
 		t.Fatalf("Verify = %q, want one of %q, recorded as %q", got, reasons[vec.RejectReason], vec.RejectReason)
-	case vec.Valid && reason(t, v.Verify(h, append(body, ' '), now)) != signature.NoMatch:
+	case vec.Valid && reason(t, v.Verify(request(h, append(body, ' ')), now)) != signature.NoMatch:
 		t.Errorf("Verify with a space after the body is not %q", signature.NoMatch)
 	}
 }

@@ -42,11 +42,18 @@ func (s Scheme) Verifier(secrets []string) (*Verifier, error) {
 	return v, nil
 }
 
-// Verify reports whether body came from a holder of one of the secrets, and
-// recently. It returns nil or an [*Error]. The names in h must be canonical, as
-// net/http makes them.
-func (v *Verifier) Verify(h http.Header, body []byte, now time.Time) error {
-	_, err := v.Match(h, body, now)
+// A Request is what of a delivery can be signed.
+type Request struct {
+	Method string
+	URL    string      // absolute, as the provider calls it; "" if that is not known
+	Header http.Header // with canonical names, as net/http makes them
+	Body   []byte      // byte for byte as it came
+}
+
+// Verify reports whether r came from a holder of one of the secrets, and
+// recently. It returns nil or an [*Error].
+func (v *Verifier) Verify(r Request, now time.Time) error {
+	_, err := v.Match(r, now)
 	return err
 }
 
@@ -55,16 +62,16 @@ func (v *Verifier) Verify(h http.Header, body []byte, now time.Time) error {
 //
 // Whether the timestamp is recent is asked last, so "too old" is only ever said
 // of what the provider did sign: a wrong secret is not mistaken for a wrong clock.
-func (v *Verifier) Match(h http.Header, body []byte, now time.Time) (int, error) {
+func (v *Verifier) Match(r Request, now time.Time) (int, error) {
 	m := v.memory.Get().(*scratch)
 	defer v.memory.Put(m)
-	sentAt, err := v.read(m, h)
+	sentAt, err := v.read(m, r.Header)
 	if err != nil {
 		return -1, err
 	}
 	secret := -1
 	if len(m.signatures) > 0 { // garbage costs no hash
-		m.sum(v.signed, body)
+		m.sum(v.signed, r.Body)
 		secret = m.match()
 	}
 	if secret < 0 {
@@ -91,16 +98,21 @@ func (v *Verifier) fresh(sentAt int64, now time.Time) error {
 	return nil
 }
 
-// Sign returns the headers that the provider would send with body, signed with
-// the first secret. A scheme that signs no id, or no time, ignores it.
-func (v *Verifier) Sign(id string, body []byte, now time.Time) http.Header {
+// Sign returns r as the provider would send it, signed with the first secret:
+// with the headers of the signature set in a copy of r.Header. A scheme that
+// signs no id, or no time, ignores it.
+func (v *Verifier) Sign(r Request, id string, now time.Time) (Request, error) {
 	m := v.memory.Get().(*scratch)
 	defer v.memory.Put(m)
-	s, h := &v.scheme, http.Header{}
+	s, h := &v.scheme, r.Header.Clone()
+	if h == nil {
+		h = http.Header{}
+	}
+	r.Header = h
 	timestamp := strconv.FormatInt(now.Unix(), 10)
 	m.id = append(m.id[:0], id...)
 	m.timestamp = append(m.timestamp[:0], timestamp...)
-	m.sum(v.signed, body)
+	m.sum(v.signed, r.Body)
 
 	value := s.Prefix + s.encode(m.sums[0])
 	if s.TimestampField != "" {
@@ -113,7 +125,7 @@ func (v *Verifier) Sign(id string, body []byte, now time.Time) http.Header {
 	if s.IDHeader != "" {
 		h.Set(s.IDHeader, id)
 	}
-	return h
+	return r, nil
 }
 
 func (s *Scheme) encode(signature []byte) string {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/hookonce/hookonce/pkg/signature"
 	"github.com/hookonce/hookonce/pkg/source"
 	"github.com/hookonce/hookonce/pkg/webhook"
 )
@@ -47,11 +48,16 @@ func TestPresets(t *testing.T) {
 				t.Fatal(err)
 			}
 			s.Verifier = v
-			h := v.Sign("id_1", []byte(body), noon)
-			if err := s.Verify(h, []byte(body), noon); err != nil {
+			signed, err := v.Sign(signature.Request{Body: []byte(body)}, "id_1", noon)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Verify(signed, noon); err != nil {
 				t.Errorf("Verify = %v", err)
 			}
-			if err := s.Verify(h, []byte(body+" "), noon); !errors.Is(err, webhook.ErrUnverified) {
+			other, h := signed, signed.Header
+			other.Body = []byte(body + " ")
+			if err := s.Verify(other, noon); !errors.Is(err, webhook.ErrUnverified) {
 				t.Errorf("Verify of another body = %v, want %v", err, webhook.ErrUnverified)
 			}
 			h.Set("X-GitHub-Delivery", "id_1")

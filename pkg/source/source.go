@@ -105,11 +105,11 @@ func ValidName(name string) bool { return validName.MatchString(name) }
 
 // Verify reports, as [webhook.ErrUnverified], a delivery that did not come from
 // the provider. A source without verification takes all.
-func (s *Source) Verify(h http.Header, body []byte, now time.Time) error {
+func (s *Source) Verify(r signature.Request, now time.Time) error {
 	if s.Verifier == nil {
 		return nil
 	}
-	return s.Verifier.Verify(h, body, now)
+	return s.Verifier.Verify(r, now)
 }
 
 // Read returns the event's id and type, or a [webhook.InvalidError] if the

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hookonce/hookonce/pkg/signature"
 	"github.com/hookonce/hookonce/pkg/source"
 	"github.com/hookonce/hookonce/pkg/webhook"
 )
@@ -125,7 +126,7 @@ func TestValidName(t *testing.T) {
 func TestVerify(t *testing.T) {
 	t.Parallel()
 	open := source.Default()
-	if err := open.Verify(nil, nil, noon); err != nil {
+	if err := open.Verify(signature.Request{}, noon); err != nil {
 		t.Errorf("Verify without a verifier = %v", err)
 	}
 	closed := of(t, "github")
@@ -135,10 +136,15 @@ func TestVerify(t *testing.T) {
 		t.Fatal(err)
 	}
 	closed.Verifier = v
-	if err := closed.Verify(v.Sign("", []byte("{}"), noon), []byte("{}"), noon); err != nil {
+	signed, err := v.Sign(signature.Request{Body: []byte("{}")}, "", noon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := closed.Verify(signed, noon); err != nil {
 		t.Errorf("Verify = %v", err)
 	}
-	if err := closed.Verify(http.Header{}, []byte("{}"), noon); !errors.Is(err, webhook.ErrUnverified) {
+	signed.Header = http.Header{}
+	if err := closed.Verify(signed, noon); !errors.Is(err, webhook.ErrUnverified) {
 		t.Errorf("Verify without headers = %v, want %v", err, webhook.ErrUnverified)
 	}
 }
