@@ -202,7 +202,7 @@ hookonce.yaml:6: source shop: secrets: missing: write secrets: ["${SHOP_SECRET}"
 hookonce.yaml:7: source shop: timeout: want a duration from 1s to 15m, such as 10s
 hookonce.yaml:8: source shop: verify: algorithm: want sha1, sha256 or sha512
 hookonce.yaml:8: source shop: verify: encoding: want hex or base64
-hookonce.yaml:9: source shop: unknown key "colour": want any of provider, verify, secrets, id, type, headers, ack_status, max_body, max_retry, timeout, concurrency, retention, keep_payload, keep_details, handlers
+hookonce.yaml:9: source shop: unknown key "colour": want any of provider, verify, secrets, id, type, headers, ack_status, max_body, max_retry, timeout, concurrency, retention, keep_payload, keep_details, handlers, allow_ips, public_url, rate_limit, replay_window
 hookonce.yaml:10: source: want a name of a-z, 0-9, _ and -, at most 64 bytes: [a-z0-9_-]{1,64}
 hookonce.yaml:10: source: type: header: must not be empty
 hookonce.yaml:10: source: id: json: is not a JSON pointer: want such as /data/id, with ~1 for a / in a key and ~0 for a ~

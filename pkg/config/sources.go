@@ -66,6 +66,7 @@ func (v value) sources() []source.Source {
 var sourceKeys = []string{
 	"provider", "verify", "secrets", "id", "type", "headers", "ack_status", "max_body",
 	"max_retry", "timeout", "concurrency", "retention", "keep_payload", "keep_details", "handlers",
+	"allow_ips", "public_url", "rate_limit", "replay_window",
 }
 
 func (v value) source(name string) source.Source {
@@ -78,6 +79,7 @@ func (v value) source(name string) source.Source {
 	m.identity(&s, how)
 	s.Verifier = m.verifier(name, how)
 	m.limits(&s)
+	m.edges(&s, how)
 	if h := m.key("headers"); h.given() {
 		s.KeepHeaders = h.headers()
 	}

@@ -72,6 +72,7 @@ func TestDesign(t *testing.T) {
 		preset, _ := source.FindPreset("github")
 		github, shop := source.New("github"), source.New("shop")
 		github.ID, github.Type, github.KeepHeaders = preset.ID, preset.Type, preset.KeepHeaders
+		github.Replay = preset.Replay
 		shop.ID = source.Locator{JSON: source.Pointer("/data/id")}
 		shop.Type = []source.Locator{{JSON: source.Pointer("/type")}}
 		shop.MaxBody, shop.MaxRetry, shop.Timeout = 2<<20, 8, 10*time.Second

@@ -3,6 +3,7 @@ package source
 import (
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/hookonce/hookonce/pkg/signature"
 )
@@ -14,6 +15,9 @@ type Preset struct {
 	ID          Locator
 	Type        []Locator
 	KeepHeaders []string
+
+	Replay            time.Duration // see [Edges]
+	FinalClientErrors bool          // see [Edges]
 }
 
 // presets is the table of providers. It says the same as their documentation,
@@ -27,6 +31,7 @@ func presets() map[string]Preset {
 			ID:          Locator{Header: "X-GitHub-Delivery"},
 			Type:        []Locator{{Header: "X-GitHub-Event"}, {JSON: Pointer("/action")}},
 			KeepHeaders: []string{"X-GitHub-Event", "X-GitHub-Hook-ID"},
+			Replay:      time.Hour,
 		},
 		"standard-webhooks": {
 			Scheme: signature.StandardWebhooks("webhook"),

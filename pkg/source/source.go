@@ -37,6 +37,8 @@ type Source struct {
 	KeepPayload time.Duration // how long the body and headers of a completed event stay
 	KeepDetails time.Duration // likewise its failed attempts and other bodies; its key stays for ever
 	Handlers    []Rule        // the first that matches is called; if none does, the event is recorded
+
+	Edges // what is asked of a request besides its signature
 }
 
 // New returns a source with the default limits, which posts JSON with its id
