@@ -35,6 +35,8 @@ var mayImport = map[string][]string{
 	"pkg/payload":            {"pkg/webhook"},
 	"pkg/postgres":           {"pkg/webhook"},
 	"pkg/queue":              {"pkg/webhook"},
+	"pkg/rate":               nil,
+	"pkg/replay":             nil,
 	"pkg/signature":          {"pkg/webhook"},
 	"pkg/source":             {"pkg/payload", "pkg/signature", "pkg/webhook"},
 	"pkg/sweeper":            {"pkg/source", "pkg/webhook"},
@@ -57,7 +59,7 @@ var owners = map[string][]string{
 	"github.com/labstack/echo":                   {"pkg/ingest"},
 	"github.com/pressly/goose":                   {"migrations"},
 	"github.com/prometheus/client_golang":        {"pkg/telemetry"},
-	"github.com/redis/go-redis":                  {"pkg/devstack", "pkg/devstack/stacktest", "pkg/lock", "pkg/program", "pkg/queue"},
+	"github.com/redis/go-redis":                  {"pkg/devstack", "pkg/devstack/stacktest", "pkg/lock", "pkg/program", "pkg/queue", "pkg/rate", "pkg/replay"},
 	"github.com/spf13/cobra":                     {"cmd/hookonce"},
 }
 

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -41,10 +42,14 @@ type Ingest struct {
 	AllowEviction bool          `env:"REDIS_ALLOW_EVICTION" envDefault:"false" help:"start although Redis may evict tasks, and so lose events"`
 	AckTimeout    time.Duration `env:"INGEST_ACK_TIMEOUT" envDefault:"800ms" help:"how long a delivery may wait for that"`
 	MaxInflight   int           `env:"INGEST_MAX_INFLIGHT" envDefault:"1024" help:"deliveries at once; more are told to come back"`
+	MaxBodyBytes  Size          `env:"MAX_BODY_BYTES" envDefault:"256MiB" help:"of all bodies in hand at once; more are told to come back"`
+	Proxies       []string      `env:"TRUSTED_PROXIES" help:"addresses and networks, with commas between them, whose X-Forwarded-For, -Proto and -Host are believed; if not set, none"`
 	AllowUnsigned bool          `env:"ALLOW_UNSIGNED" envDefault:"false" help:"start without a sources file, and accept what nobody signed"`
 	Log           Log
 
-	Sources []source.Source `env:"-"` // at least one
+	Sources  []source.Source `env:"-"` // at least one
+	Trusted  []netip.Prefix  `env:"-"` // what Proxies says
+	Warnings []string        `env:"-"` // what is not wrong, and should be known
 }
 
 // Worker holds the settings of cmd/worker.
@@ -87,6 +92,8 @@ func (c *Ingest) check(m *mistakes) {
 	m.when(c.Fallback != "redis" && c.Fallback != "none", "INBOX_FALLBACK", "want redis or none")
 	m.when(c.AckTimeout <= 0, "INGEST_ACK_TIMEOUT", "want more than 0, such as 800ms")
 	m.when(c.MaxInflight < 1, "INGEST_MAX_INFLIGHT", "want 1 or more")
+	c.Trusted = trusted(c.Proxies, m)
+	c.checkRoom(m)
 	m.when(!isAddr(c.Addr), "INGEST_ADDR", "want host:port or :port, such as :8080")
 	m.when(!isAddr(c.OpsAddr), "OPS_ADDR", "want host:port or :port, such as 127.0.0.1:8081")
 	m.when(c.SourcesFile == "" && !c.AllowUnsigned, "ALLOW_UNSIGNED",

@@ -2,6 +2,7 @@ package config_test
 
 import (
 	"log/slog"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -40,6 +41,7 @@ func TestIngestDefaults(t *testing.T) {
 		Fallback:      "redis",
 		AckTimeout:    800 * time.Millisecond,
 		MaxInflight:   1024,
+		MaxBodyBytes:  256 << 20,
 		AllowUnsigned: true,
 		Log:           config.Log{Level: slog.LevelInfo, Format: "json"},
 		Sources:       []source.Source{source.Default()},
@@ -74,7 +76,7 @@ func TestIngestSet(t *testing.T) {
 	got, err := config.ReadIngest([]string{
 		"REDIS_URL= redis://localhost \n", "HOOKONCE_CONFIG=other.yaml", "INGEST_ADDR=0.0.0.0:80", "OPS_ADDR=[::1]:81", "INGEST_ACK=inbox",
 		"DATABASE_URL=postgres://localhost", "INBOX_FALLBACK=none", "REDIS_PERSISTENT=true",
-		"INGEST_ACK_TIMEOUT=1s", "INGEST_MAX_INFLIGHT=1", "ALLOW_UNSIGNED=", "LOG_LEVEL=debug", "LOG_FORMAT=text",
+		"INGEST_ACK_TIMEOUT=1s", "INGEST_MAX_INFLIGHT=1", "MAX_BODY_BYTES=2MiB", "TRUSTED_PROXIES=10.0.0.0/8, 192.0.2.7", "ALLOW_UNSIGNED=", "LOG_LEVEL=debug", "LOG_FORMAT=text",
 		"=hidden", "no equals sign", "0_NAME=x", "_0_NAME=x",
 	})
 	if err != nil {
@@ -87,6 +89,8 @@ func TestIngestSet(t *testing.T) {
 	want := config.Ingest{
 		RedisURL: "redis://localhost", SourcesFile: "other.yaml", Addr: "0.0.0.0:80", OpsAddr: "[::1]:81", DatabaseURL: "postgres://localhost",
 		Ack: "inbox", Fallback: "none", Persistent: true, AckTimeout: time.Second, MaxInflight: 1, Log: config.Log{Level: slog.LevelDebug, Format: "text"},
+		MaxBodyBytes: 2 << 20, Proxies: []string{"10.0.0.0/8", " 192.0.2.7"},
+		Trusted: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("192.0.2.7/32")},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("ReadIngest = %+v, want %+v", got, want)
@@ -237,7 +241,7 @@ func TestHelp(t *testing.T) {
 		line     string
 	}{
 		{config.Ingest{}, []string{"NAME", "REDIS_URL", "HOOKONCE_CONFIG", "INGEST_ADDR", "OPS_ADDR", "DATABASE_URL", "INGEST_ACK", "INBOX_FALLBACK",
-			"REDIS_PERSISTENT", "REDIS_ALLOW_EVICTION", "INGEST_ACK_TIMEOUT", "INGEST_MAX_INFLIGHT", "ALLOW_UNSIGNED", "LOG_LEVEL", "LOG_FORMAT"},
+			"REDIS_PERSISTENT", "REDIS_ALLOW_EVICTION", "INGEST_ACK_TIMEOUT", "INGEST_MAX_INFLIGHT", "MAX_BODY_BYTES", "TRUSTED_PROXIES", "ALLOW_UNSIGNED", "LOG_LEVEL", "LOG_FORMAT"},
 			"\nOPS_ADDR              127.0.0.1:8081  where health and metrics are served\n"},
 		{&config.Worker{}, []string{"NAME", "REDIS_URL", "DATABASE_URL", "HOOKONCE_CONFIG", "OPS_ADDR", "WORKER_SOURCES", "RETRY_MIN",
 			"RETRY_MAX", "LEASE_ALLOWANCE", "SWEEP_EVERY", "REDIS_PERSISTENT", "REDIS_ALLOW_EVICTION", "LOG_LEVEL", "LOG_FORMAT"},
@@ -268,6 +272,24 @@ func TestStores(t *testing.T) {
 	for _, want := range []string{"DATABASE_URL: must be set", "INGEST_ACK: want queue or inbox", "REDIS_PERSISTENT: want true or false"} {
 		if !strings.Contains(errorText(err), want) {
 			t.Errorf("ReadStores says %v, want %s", err, want)
+		}
+	}
+}
+
+func TestIngestEdgesRefused(t *testing.T) {
+	for setting, want := range map[string]string{
+		"MAX_BODY_BYTES=0":                 "MAX_BODY_BYTES: want a number of bytes such as 256MiB",
+		"MAX_BODY_BYTES=-1":                "MAX_BODY_BYTES: want a number of bytes such as 256MiB",
+		"MAX_BODY_BYTES=1TiB":              "MAX_BODY_BYTES: want a number of bytes such as 256MiB",
+		"MAX_BODY_BYTES=99999999999":       "MAX_BODY_BYTES: want a number of bytes such as 256MiB",
+		"MAX_BODY_BYTES=1MiB":              "MAX_BODY_BYTES: want at least twice the max_body of source default, which is 1048576 bytes",
+		"TRUSTED_PROXIES=10.0.0.0/8,proxy": "TRUSTED_PROXIES: want addresses and networks with commas between them, such as 10.0.0.0/8,192.0.2.7",
+		"TRUSTED_PROXIES=10.0.0.1/8":       "TRUSTED_PROXIES: want addresses and networks with commas between them, such as 10.0.0.0/8,192.0.2.7",
+		"TRUSTED_PROXIES=*":                "TRUSTED_PROXIES: want addresses and networks with commas between them, such as 10.0.0.0/8,192.0.2.7",
+	} {
+		inFolder(t, nil)
+		if _, err := config.ReadIngest([]string{redisURL, "ALLOW_UNSIGNED=true", setting}); errorText(err) != want {
+			t.Errorf("%s: %v, want %s", setting, err, want)
 		}
 	}
 }

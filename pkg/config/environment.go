@@ -114,6 +114,8 @@ func (s setting) want() string {
 		return s.help
 	case reflect.TypeFor[bool]():
 		return "true or false"
+	case reflect.TypeFor[Size]():
+		return "a number of bytes such as " + s.value
 	}
 	return "a whole number such as " + s.value
 }

@@ -140,8 +140,8 @@ func (v value) duration(to *time.Duration, least, most, unit time.Duration, what
 }
 
 var (
-	sizes = regexp.MustCompile(`^([0-9]{1,9}) ?([A-Za-z]*)$`)
-	units = map[string]int64{"": 1, "B": 1, "kB": 1e3, "KB": 1e3, "KiB": 1 << 10, "MB": 1e6, "MiB": 1 << 20}
+	sizes = regexp.MustCompile(`^([0-9]{1,10}) ?([A-Za-z]*)$`)
+	units = map[string]int64{"": 1, "B": 1, "kB": 1e3, "KB": 1e3, "KiB": 1 << 10, "MB": 1e6, "MiB": 1 << 20, "GiB": 1 << 30}
 )
 
 // size reads a number of bytes, of at least 1.
@@ -154,12 +154,8 @@ func (v value) size(to *int64, most int64) {
 	if !ok {
 		return
 	}
-	var n int64
-	if parts := sizes.FindStringSubmatch(s); parts != nil {
-		digits, _ := strconv.ParseInt(parts[1], 10, 64) // nine digits always fit
-		n = digits * units[parts[2]]
-	}
-	if n < 1 || n > most {
+	n, ok := parseSize(s)
+	if !ok || n < 1 || n > most {
 		v.wrong("want %s", what)
 		return
 	}

@@ -58,6 +58,9 @@ func judge(err error) (code int, message, reason string) {
 		}
 		return http.StatusServiceUnavailable, "The event cannot be held now: send it again.", "not_held"
 	}
+	if code, message, reason := judgeEdge(err); code != 0 {
+		return code, message, reason
+	}
 	if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return http.StatusRequestEntityTooLarge, fmt.Sprintf("Payload too large: the limit is %d bytes.", tooLarge.Limit), "too_large"
 	}
@@ -100,7 +103,7 @@ func (d *delivery) refuse(c echo.Context, err error) error {
 	d.report.Reason = reason
 	d.observe()
 	level := slog.LevelInfo
-	if code >= http.StatusInternalServerError {
+	if _, limited := errors.AsType[*rateError](err); code >= http.StatusInternalServerError && !limited {
 		level = slog.LevelError
 	}
 	args := []any{"source", d.report.Source, "code", code, "reason", reason, "err", err}
@@ -108,15 +111,24 @@ func (d *delivery) refuse(c echo.Context, err error) error {
 		args = append(args, "body_sha256", hex.EncodeToString(d.event.SHA256[:]))
 	}
 	d.Log.Log(c.Request().Context(), level, "delivery refused", args...)
-	switch code {
-	case http.StatusServiceUnavailable:
-		c.Response().Header().Set("Retry-After", retryAfter)
-	case http.StatusMethodNotAllowed:
-		c.Response().Header().Set("Allow", http.MethodPost)
-	case http.StatusRequestEntityTooLarge:
-		c.Response().Header().Set("Connection", "close") // or net/http reads the rest before it answers
-	}
+	setHeaders(c.Response().Header(), code, err)
 	return c.JSON(code, answer{webhook.Refused, message, d.eventID()})
+}
+
+// setHeaders sets what a refusal says besides its words.
+func setHeaders(h http.Header, code int, err error) {
+	switch code {
+	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
+		h.Set("Retry-After", retryAfter)
+		if rate, ok := errors.AsType[*rateError](err); ok {
+			h.Set("Retry-After", rate.seconds())
+		}
+	case http.StatusMethodNotAllowed:
+		h.Set("Allow", http.MethodPost)
+	}
+	if code == http.StatusRequestEntityTooLarge || errors.Is(err, errNoRoom) || errors.Is(err, errAddress) {
+		h.Set("Connection", "close") // or net/http reads the rest before it answers
+	}
 }
 
 func (d *delivery) eventID() string {

@@ -8,7 +8,6 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"errors"
-	"io"
 	"log/slog"
 	"mime"
 	"net/http"
@@ -29,7 +28,7 @@ type Queue interface {
 	Enqueue(ctx context.Context, ev webhook.Event) (webhook.Receipt, error)
 }
 
-// Options are the parts of ingest. All must be set.
+// Options are the parts of ingest. All must be set but the last.
 type Options struct {
 	Queue       Queue
 	Sources     []source.Source
@@ -38,6 +37,12 @@ type Options struct {
 	Now         func() time.Time
 	Observe     func(Report) // called once for each answer
 	Log         *slog.Logger
+
+	Proxies Proxies     // none: all peers are clients
+	Bodies  *Bodies     // nil: no bound
+	Limiter Limiter     // nil: rates are not kept
+	Replays Replays     // nil: replays are not looked for
+	Away    func() bool // that the two count as away; nil: never
 }
 
 // A Report tells of one answer.
@@ -48,6 +53,8 @@ type Report struct {
 	Layer     string // of a duplicate: what caught it
 	OtherBody bool
 	Took      time.Duration // from the last byte of the delivery; 0 if it was not read
+
+	NoReplayCheck, NoRateLimit bool // there should have been one, and Redis did not say
 }
 
 type server struct {
@@ -60,6 +67,9 @@ type server struct {
 // for the source named default. Anything else is refused.
 func New(o Options) http.Handler {
 	s := &server{Options: o, sources: map[string]*source.Source{}, slots: make(chan struct{}, o.MaxInflight)}
+	if s.Away == nil {
+		s.Away = func() bool { return false }
+	}
 	for _, src := range o.Sources {
 		s.sources[src.Name] = &src
 	}
@@ -83,18 +93,28 @@ func (s *server) receive(c echo.Context) error {
 		return d.refuse(c, errUnknownSource)
 	}
 	d.src, d.report.Source = src, name
-	err := d.read(c.Request(), c.Response())
+	d.room.bodies = s.Bodies
+	defer d.room.leave()
+	ctx := c.Request().Context()
+	err := d.admit(c.Request())
+	if err == nil {
+		err = d.read(c.Request(), c.Response())
+	}
 	if err == nil {
 		err = d.understand(c.Request())
+	}
+	if err == nil {
+		d.findReplay(ctx, d.event)
+		err = d.keepRate(ctx)
 	}
 	if err != nil {
 		return d.refuse(c, err)
 	}
-	receipt, err := d.hold(c.Request().Context())
+	receipt, err := d.hold(ctx)
 	if err != nil {
 		return d.refuse(c, &unheldError{err})
 	}
-	return d.acknowledge(c, receipt)
+	return d.acknowledge(c, d.settleReplay(ctx, receipt))
 }
 
 // A delivery is one request on its way through ingest.
@@ -104,7 +124,11 @@ type delivery struct {
 	readAt time.Time // when its last byte came; zero before
 	event  webhook.Event
 	report Report
+	room   room
+	replay replay
 }
+
+func (d *delivery) bodySHA256() [sha256.Size]byte { return d.event.SHA256 }
 
 // read reads the body, unless the head of the request already says that it is
 // not for us.
@@ -118,9 +142,9 @@ func (d *delivery) read(r *http.Request, w http.ResponseWriter) error {
 	if r.ContentLength > d.src.MaxBody {
 		return &http.MaxBytesError{Limit: d.src.MaxBody}
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, d.src.MaxBody))
+	body, err := d.room.readAll(http.MaxBytesReader(w, r.Body, d.src.MaxBody), r.ContentLength, d.src.MaxBody)
 	if err != nil {
-		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		if _, ok := errors.AsType[*http.MaxBytesError](err); ok || errors.Is(err, errNoRoom) {
 			return err
 		}
 		return &unreadableError{err}
@@ -153,7 +177,7 @@ func checkMedia(h http.Header) error {
 
 // understand checks who sent the body, and only then what it says.
 func (d *delivery) understand(r *http.Request) error {
-	signed := signature.Request{Method: r.Method, Header: r.Header, Body: d.event.Body}
+	signed := signature.Request{Method: r.Method, URL: d.Proxies.url(d.src, r), Header: r.Header, Body: d.event.Body}
 	if err := d.src.Verify(signed, d.readAt); err != nil {
 		return err
 	}
@@ -202,5 +226,7 @@ func (d *delivery) hold(ctx context.Context) (webhook.Receipt, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.AckTimeout-d.Now().Sub(d.readAt))
 	defer cancel()
-	return d.Queue.Enqueue(ctx, d.event)
+	ev := d.event
+	ev.ID = d.heldAs(0, ev.ID)
+	return d.Queue.Enqueue(ctx, ev)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/hookonce/hookonce/pkg/httpserve"
 	"github.com/hookonce/hookonce/pkg/ingest"
 	"github.com/hookonce/hookonce/pkg/queue"
+	"github.com/hookonce/hookonce/pkg/rate"
 	"github.com/hookonce/hookonce/pkg/telemetry"
 )
 
@@ -40,6 +41,8 @@ func Ingest(ctx context.Context, o Options) error {
 		return err
 	}
 
+	bodies := ingest.NewBodies(int64(cfg.MaxBodyBytes))
+	metrics.BodyBytes(bodies.InUse)
 	public := ingest.New(ingest.Options{
 		Queue:       k.keeper,
 		Sources:     cfg.Sources,
@@ -48,6 +51,11 @@ func Ingest(ctx context.Context, o Options) error {
 		Now:         time.Now,
 		Observe:     func(r ingest.Report) { observeDelivery(metrics, r) },
 		Log:         log,
+		Proxies:     cfg.Trusted,
+		Bodies:      bodies,
+		Limiter:     rate.New(rdb),
+		Replays:     k.marks,
+		Away:        k.keeper.Redis.Open,
 	})
 	ops := httpserve.Ops(metrics.Handler(), k.checks()...)
 
@@ -74,6 +82,12 @@ func observeDelivery(m *telemetry.Metrics, r ingest.Report) {
 		m.Refusal(r.Source, r.Reason)
 	case r.Layer != "":
 		m.Duplicate(r.Source, r.Layer)
+	}
+	if r.NoReplayCheck {
+		m.Unchecked(r.Source, "replay")
+	}
+	if r.NoRateLimit {
+		m.Unchecked(r.Source, "rate_limit")
 	}
 	if r.OtherBody {
 		m.Conflict(r.Source)

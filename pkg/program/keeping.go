@@ -13,6 +13,7 @@ import (
 	"github.com/hookonce/hookonce/pkg/httpserve"
 	"github.com/hookonce/hookonce/pkg/postgres"
 	"github.com/hookonce/hookonce/pkg/queue"
+	"github.com/hookonce/hookonce/pkg/replay"
 	"github.com/hookonce/hookonce/pkg/telemetry"
 	"github.com/hookonce/hookonce/pkg/webhook"
 )
@@ -29,6 +30,7 @@ type keeping struct {
 	store  *postgres.Store // nil without a database
 	inbox  *postgres.Inbox
 	keeper *custody.Keeper
+	marks  *replay.Marks
 }
 
 // inboxConnections is ingest's pool: two writers, and the probe.
@@ -43,6 +45,7 @@ func (k *keeping) open(ctx context.Context, metrics *telemetry.Metrics) error {
 		Redis:    custody.NewBreaker("redis", func(ctx context.Context) error { return queue.Ping(ctx, k.rdb) }, k.log),
 		Postgres: custody.NewBreaker("postgres", func(ctx context.Context) error { return k.store.Ping(ctx) }, k.log),
 	}
+	k.marks = replay.New(k.rdb, k.log)
 	metrics.Away("redis", k.keeper.Redis.Open)
 	if k.cfg.DatabaseURL == "" {
 		return nil
@@ -67,7 +70,7 @@ func (k *keeping) close() {
 func (k *keeping) serve(ctx context.Context, f func(context.Context) error) error {
 	beside, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	fs := []func(context.Context) error{k.memory.Run, k.keeper.Redis.Run, k.keeper.Postgres.Run, k.exam.Run}
+	fs := []func(context.Context) error{k.memory.Run, k.marks.Run, k.keeper.Redis.Run, k.keeper.Postgres.Run, k.exam.Run}
 	if k.inbox != nil {
 		fs = append(fs, k.inbox.Run)
 	}

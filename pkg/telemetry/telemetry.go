@@ -31,6 +31,7 @@ type Metrics struct {
 	ack            *prometheus.HistogramVec
 	duplicates     *prometheus.CounterVec
 	conflicts      *prometheus.CounterVec
+	unchecked      *prometheus.CounterVec
 	attempts       *prometheus.CounterVec
 	lockBusy       *prometheus.CounterVec
 	lockSkipped    *prometheus.CounterVec
@@ -75,6 +76,7 @@ func NewMetrics() *Metrics {
 		ack:            histogram("ack_seconds", "From the last byte of a delivery to its answer.", 0.00025, 14),
 		duplicates:     counter("duplicates_total", "Duplicates, by the layer that caught them.", "source", "layer"),
 		conflicts:      counter("payload_conflicts_total", "Deliveries whose id belongs to another body.", "source"),
+		unchecked:      counter("unchecked_total", "Deliveries that went without a check of ingest, since Redis did not answer.", "source", "check"),
 		attempts:       counter("attempts_total", "Tasks that a worker took, by what became of them.", "source", "outcome", "reason"),
 		lockBusy:       counter("lock_busy_total", "Tasks that found their event's lock taken.", "source"),
 		lockSkipped:    counter("lock_skipped_total", "Attempts without a lock, since Redis did not answer.", "source"),
@@ -102,11 +104,21 @@ func (m *Metrics) Delivery(source, outcome string, took time.Duration) {
 // Refusal counts why a delivery was refused.
 func (m *Metrics) Refusal(source, reason string) { m.refusals.WithLabelValues(source, reason).Inc() }
 
-// Duplicate counts a duplicate by the layer that caught it: taskid, lock or postgres.
+// Duplicate counts a duplicate by the layer that caught it: taskid, replay, lock or postgres.
 func (m *Metrics) Duplicate(source, layer string) { m.duplicates.WithLabelValues(source, layer).Inc() }
 
 // Conflict counts a delivery whose id belongs to an event with another body.
 func (m *Metrics) Conflict(source string) { m.conflicts.WithLabelValues(source).Inc() }
+
+// Unchecked counts a delivery without a check: replay or rate_limit.
+func (m *Metrics) Unchecked(source, check string) { m.unchecked.WithLabelValues(source, check).Inc() }
+
+// BodyBytes makes a gauge of the bytes of all bodies in hand.
+func (m *Metrics) BodyBytes(used func() int64) {
+	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: "hookonce", Name: "body_bytes", Help: "Bytes of the bodies that ingest has in hand.",
+	}, func() float64 { return float64(used()) }))
+}
 
 // Attempt counts a task that a worker took.
 func (m *Metrics) Attempt(source, outcome, kind string) {

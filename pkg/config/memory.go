@@ -1,0 +1,52 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strconv"
+)
+
+// A Size is a number of bytes, as 268435456 or 256MiB.
+type Size int64
+
+// UnmarshalText reads a size.
+func (s *Size) UnmarshalText(text []byte) error {
+	n, ok := parseSize(string(text))
+	if !ok || n < 1 {
+		return errors.New("is not a number of bytes")
+	}
+	*s = Size(n)
+	return nil
+}
+
+// parseSize reads a number of bytes with or without a unit.
+func parseSize(s string) (int64, bool) {
+	parts := sizes.FindStringSubmatch(s)
+	if parts == nil {
+		return 0, false
+	}
+	unit, known := units[parts[2]]
+	digits, err := strconv.ParseInt(parts[1], 10, 64)
+	return digits * unit, known && err == nil
+}
+
+// checkRoom reports a bound that the largest body of a source would never get
+// past: while a buffer grows, there are two of them.
+func (c *Ingest) checkRoom(m *mistakes) {
+	for _, s := range c.Sources {
+		m.when(int64(c.MaxBodyBytes) < 2*s.MaxBody, "MAX_BODY_BYTES",
+			fmt.Sprintf("want at least twice the max_body of source %s, which is %d bytes", s.Name, s.MaxBody))
+	}
+}
+
+// trusted reads the addresses and networks of proxies.
+func trusted(entries []string, m *mistakes) []netip.Prefix {
+	var all []netip.Prefix
+	for _, entry := range entries {
+		network, ok := parseNetwork(entry)
+		m.when(!ok, "TRUSTED_PROXIES", "want addresses and networks with commas between them, such as 10.0.0.0/8,192.0.2.7")
+		all = append(all, network)
+	}
+	return all
+}

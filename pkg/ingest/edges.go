@@ -1,0 +1,170 @@
+package ingest
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hookonce/hookonce/pkg/webhook"
+)
+
+// Replays know signed bytes again that come under another id. An error means
+// that it could not be found out.
+type Replays interface {
+	// First returns what was said to Held first, or "".
+	First(ctx context.Context, source string, sum [sha256.Size]byte) (ids string, err error)
+	// Held is told of bytes whose events are held, and under which ids.
+	Held(source string, sum [sha256.Size]byte, ids string, window time.Duration)
+}
+
+// A Limiter counts the deliveries of all processes. It returns how long the
+// sender should wait, or 0. An error means that it could not be found out.
+type Limiter interface {
+	Take(ctx context.Context, source string, count int, per time.Duration) (wait time.Duration, err error)
+}
+
+var errAddress = errors.New("address is not allowed")
+
+// A rateError means that a source has used up its rate.
+type rateError struct {
+	wait  time.Duration
+	final bool // the provider never retries after a 4xx
+}
+
+func (e *rateError) Error() string { return "over the rate of the source for " + e.wait.String() }
+
+// seconds is for the header Retry-After.
+func (e *rateError) seconds() string {
+	return strconv.FormatInt(int64(max(1, (e.wait+time.Second-1)/time.Second)), 10)
+}
+
+// judgeEdge is the part of judge for what this file refuses; code is 0 for
+// anything else.
+func judgeEdge(err error) (code int, message, reason string) {
+	rate, limited := errors.AsType[*rateError](err)
+	switch {
+	case errors.Is(err, errAddress):
+		return http.StatusForbidden, "Not allowed from this address.", "address"
+	case errors.Is(err, errNoRoom):
+		return http.StatusServiceUnavailable, "Too busy to read the body: send it again.", "no_room"
+	case limited && rate.final:
+		return http.StatusServiceUnavailable, "Too many deliveries: send it again later.", "rate_limited"
+	case limited:
+		return http.StatusTooManyRequests, "Too many deliveries: send it again later.", "rate_limited"
+	}
+	return 0, "", ""
+}
+
+// admit refuses a request by its address, before a byte of its body is read.
+func (d *delivery) admit(r *http.Request) error {
+	if len(d.src.AllowIPs) == 0 {
+		return nil
+	}
+	if client := d.Proxies.client(r); !contains(d.src.AllowIPs, client) {
+		return fmt.Errorf("%w: %s", errAddress, client)
+	}
+	return nil
+}
+
+// keepRate counts the delivery, once it is known to be the provider's: nobody
+// else can use up the source's rate.
+func (d *delivery) keepRate(ctx context.Context) error {
+	limit := d.src.RateLimit
+	if limit.Count == 0 || d.Limiter == nil {
+		return nil
+	}
+	d.report.NoRateLimit = true
+	if d.Away() {
+		return nil
+	}
+	wait, err := d.Limiter.Take(context.WithoutCancel(ctx), d.src.Name, limit.Count, limit.Per)
+	if err != nil {
+		d.Log.DebugContext(ctx, "rate limit not kept: redis did not say", "source", d.src.Name, "err", err)
+		return nil
+	}
+	d.report.NoRateLimit = false
+	if wait > 0 {
+		return &rateError{wait, d.src.FinalClientErrors}
+	}
+	return nil
+}
+
+// A replay is what is known of the bytes of a delivery.
+type replay struct {
+	sum   [sha256.Size]byte
+	ids   string // as they came
+	first string // under which the same bytes are held; "" if they are new
+}
+
+// maxIDs is how much of ids is kept for a batch.
+const maxIDs = 64 << 10
+
+// sumOf identifies signed bytes. The types may stand in headers that are not
+// signed, and some providers send the same bytes as several types of event
+// (Shopify: orders/create, orders/paid); so they belong to it.
+func sumOf(body [sha256.Size]byte, events ...webhook.Event) [sha256.Size]byte {
+	h := sha256.New()
+	h.Write(body[:])
+	for _, ev := range events {
+		h.Write([]byte(ev.Type + "\n"))
+	}
+	return [sha256.Size]byte(h.Sum(nil))
+}
+
+// findReplay looks whether the bytes came before, under other ids. If so, the
+// events are to be held under those: then a first event that is in hand or done
+// makes this one its duplicate, one that is dead runs again, and one that is
+// held no longer is held now. Nothing is lost by the mark.
+func (d *delivery) findReplay(ctx context.Context, events ...webhook.Event) {
+	if d.src.Replay == 0 || d.Replays == nil {
+		return
+	}
+	ids := make([]string, len(events))
+	for i, ev := range events {
+		ids[i] = ev.ID
+	}
+	d.replay = replay{sum: sumOf(d.bodySHA256(), events...), ids: strings.Join(ids, "\n")} // no id has a newline
+	d.report.NoReplayCheck = true
+	if d.Away() {
+		return
+	}
+	first, err := d.Replays.First(context.WithoutCancel(ctx), d.src.Name, d.replay.sum)
+	if err != nil {
+		d.Log.DebugContext(ctx, "replay not looked for: redis did not say", "source", d.src.Name, "err", err)
+		return
+	}
+	d.report.NoReplayCheck = false
+	if first != d.replay.ids && strings.Count(first, "\n") == len(events)-1 {
+		d.replay.first = first
+	}
+}
+
+// heldAs returns the id under which the delivery's i-th event is to be held.
+func (d *delivery) heldAs(i int, id string) string {
+	if d.replay.first == "" {
+		return id
+	}
+	return strings.Split(d.replay.first, "\n")[i]
+}
+
+// settleReplay remembers the bytes of events that are held, or says what became
+// of one that was held under the id of another.
+func (d *delivery) settleReplay(ctx context.Context, r webhook.Receipt) webhook.Receipt {
+	switch {
+	case d.replay.ids == "":
+	case d.replay.first == "" && len(d.replay.ids) <= maxIDs:
+		d.Replays.Held(d.src.Name, d.replay.sum, d.replay.ids, d.src.Replay)
+	case d.replay.first != "" && r.Outcome != webhook.Requeued:
+		r.Outcome, r.Layer = webhook.Duplicate, "replay"
+	}
+	if d.replay.first != "" {
+		d.Log.WarnContext(ctx, "replay: the same bytes came under another id",
+			"source", d.src.Name, "event_id", fmt.Sprintf("%.255s", d.replay.ids), "first_id", fmt.Sprintf("%.255s", d.replay.first))
+	}
+	return r
+}
