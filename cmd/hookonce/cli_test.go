@@ -222,8 +222,8 @@ func TestSendDefault(t *testing.T) {
 	src := source.Default()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		id, typ, err := src.Read(r.Header, body)
-		fmt.Fprintln(w, r.URL.Path, r.Header.Get("Content-Type"), id, typ, err, bytes.Contains(body, []byte(`"amount":4200`)))
+		items, err := src.Read(r.Header, body)
+		fmt.Fprintln(w, r.URL.Path, r.Header.Get("Content-Type"), items[0].ID, items[0].Type, err, bytes.Contains(body, []byte(`"amount":4200`)))
 	}))
 	defer server.Close()
 	out := must(t, []string{"INGEST_URL=" + server.URL + "/"}, "send", "--id", "e1")

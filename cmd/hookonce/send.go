@@ -117,7 +117,9 @@ func (s sending) madeUp(src source.Source) ([]byte, error) {
 			putAt(doc, l.JSON.String(), value)
 		}
 	}
-	put(src.ID, s.id)
+	for _, l := range src.ID {
+		put(l, s.id)
+	}
 	put(src.Type[0], s.typ)
 	for _, n := range src.Integers {
 		put(source.Locator{JSON: n.At}, time.Now().Unix())
@@ -156,8 +158,10 @@ func (s sending) header(src source.Source, body []byte) (http.Header, error) {
 		h = r.Header
 	}
 	h.Set("Content-Type", "application/json")
-	if src.ID.Header != "" {
-		h.Set(src.ID.Header, s.id)
+	for _, l := range src.ID {
+		if l.Header != "" {
+			h.Set(l.Header, s.id)
+		}
 	}
 	if src.Type[0].Header != "" {
 		h.Set(src.Type[0].Header, s.typ)

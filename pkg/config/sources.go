@@ -66,17 +66,20 @@ func (v value) sources() []source.Source {
 var sourceKeys = []string{
 	"provider", "verify", "secrets", "id", "type", "headers", "ack_status", "max_body",
 	"max_retry", "timeout", "concurrency", "retention", "keep_payload", "keep_details", "handlers",
+	"items", "content", "content_types", "payload_field", "gzip", "ignore", "livemode", "ignore_fields", "verify_token",
 	"allow_ips", "public_url", "rate_limit", "replay_window",
 }
 
 func (v value) source(name string) source.Source {
-	s := source.New(name)
 	m, ok := v.record("a mapping", sourceKeys...)
 	if !ok {
-		return s
+		return source.New(name)
 	}
 	how := m.origin()
+	s := how.preset.Source(name)
 	m.identity(&s, how)
+	m.content(&s)
+	m.filter(&s)
 	s.Verifier = m.verifier(name, how)
 	m.limits(&s)
 	m.edges(&s, how)
@@ -89,57 +92,19 @@ func (v value) source(name string) source.Source {
 	return s
 }
 
-// identity reads where id and type are.
-func (m mapping) identity(s *source.Source, how origin) {
-	id, typ := m.key("id"), m.key("type")
-	s.ID, s.Type, s.KeepHeaders = how.preset.ID, how.preset.Type, how.preset.KeepHeaders
-	own := source.Default()
-	if s.Name == own.Name && (how.kind == "none" || how.kind == "hmac") && !id.given() && !typ.given() {
-		s.ID, s.Type, s.Integers, s.Handlers = own.ID, own.Type, own.Integers, own.Handlers
-		return
-	}
-	var at source.Locator
-	if typ.locator(&at) {
-		s.Type = []source.Locator{at}
-	}
-	id.locator(&s.ID)
-	if how.kind != "" && !how.hasID() && !id.given() {
-		id.wrong("missing: say where the id of an event is, such as id: {json: /id}, or {header: X-Event-Id}")
-	}
-	if how.kind != "" && len(how.preset.Type) == 0 && !typ.given() {
-		typ.wrong("missing: say where the type of an event is, such as type: {json: /type}, or {header: X-Event-Type}")
-	}
-}
-
-func (v value) locator(to *source.Locator) bool {
-	if !v.given() {
-		return false
-	}
-	const what = "{json: /pointer} or {header: X-Name}"
-	m, ok := v.record(what, "json", "header")
-	if !ok {
-		return false
-	}
-	var at source.Locator
-	switch json, header := m.key("json"), m.key("header"); {
-	case json.given() == header.given():
-		v.wrong("want %s, one of the two", what)
-		return false
-	case json.given():
-		ok = json.pointer(&at.JSON)
-	default:
-		ok = header.header(&at.Header)
-	}
-	*to = at
-	return ok
-}
-
 // pointer reads a JSON pointer to something inside of the document.
 func (v value) pointer(to *payload.Pointer) bool {
 	var s string
-	if !v.text(&s) {
-		return false
-	}
+	return v.text(&s) && v.parsePointer(s, to)
+}
+
+// anyPointer reads a JSON pointer, which may be to the whole document.
+func (v value) anyPointer(to *payload.Pointer) bool {
+	var s string
+	return v.anyText(&s) && v.parsePointer(s, to)
+}
+
+func (v value) parsePointer(s string, to *payload.Pointer) bool {
 	p, err := payload.ParsePointer(s)
 	if err != nil {
 		v.wrong("is not a JSON pointer: want such as /data/id, with ~1 for a / in a key and ~0 for a ~")

@@ -70,10 +70,8 @@ func TestDesign(t *testing.T) {
 			got[i].Verifier = nil
 		}
 		preset, _ := source.FindPreset("github")
-		github, shop := source.New("github"), source.New("shop")
-		github.ID, github.Type, github.KeepHeaders = preset.ID, preset.Type, preset.KeepHeaders
-		github.Replay = preset.Replay
-		shop.ID = source.Locator{JSON: source.Pointer("/data/id")}
+		github, shop := preset.Source("github"), source.New("shop")
+		shop.ID = []source.Locator{{JSON: source.Pointer("/data/id")}}
 		shop.Type = []source.Locator{{JSON: source.Pointer("/type")}}
 		shop.MaxBody, shop.MaxRetry, shop.Timeout = 2<<20, 8, 10*time.Second
 		shop.Handlers = []source.Rule{{Match: "payment.*", Handler: "payments", Amount: source.Pointer("/data/amount")}}
@@ -140,7 +138,7 @@ func TestLimits(t *testing.T) {
 			continue
 		}
 		want := source.New("a")
-		want.ID = source.Locator{JSON: source.Pointer("/id")}
+		want.ID = []source.Locator{{JSON: source.Pointer("/id")}}
 		want.Type = []source.Locator{{Header: "X-Type"}}
 		tt.want(&want)
 		if err != nil || !reflect.DeepEqual(got, []source.Source{want}) {
@@ -153,7 +151,7 @@ func TestLimits(t *testing.T) {
 func TestOrigin(t *testing.T) {
 	own := source.Default()
 	standard, _ := source.FindPreset("standard-webhooks")
-	header := source.Locator{Header: "X-Id"}
+	header := []source.Locator{{Header: "X-Id"}}
 	typ := []source.Locator{{JSON: source.Pointer("/type")}}
 	whsec := `secrets: whsec_Q2FuYXJ5`
 	tests := []struct {
@@ -167,7 +165,7 @@ func TestOrigin(t *testing.T) {
 		{"preset with another id", one("a", "provider: standard-webhooks", whsec, "id: {header: X-Id}"),
 			source.Source{ID: header, Type: standard.Type}, "Webhook-Signature"},
 		{"scheme with a default id", one("a", "verify: {scheme: standard-webhooks, tolerance: 1m}", whsec, "type: {json: /type}"),
-			source.Source{ID: source.Locator{Header: "Webhook-Id"}, Type: typ}, "Webhook-Signature"},
+			source.Source{ID: []source.Locator{{Header: "Webhook-Id"}}, Type: typ}, "Webhook-Signature"},
 		{"github's scheme", one("a", "verify: {scheme: github}", "secrets: ${SHOP_SECRET}", "id: {header: X-Id}", "type: {json: /type}"),
 			source.Source{ID: header, Type: typ}, "X-Hub-Signature-256"},
 		{"stripe's scheme", one("a", "verify:", "  scheme: stripe", "  tolerance: 0", "secrets:", "  - x", "id: {header: X-Id}", "type: {json: /type}"),

@@ -112,6 +112,12 @@ func printable(key string) string {
 	return "(not shown)"
 }
 
+// isMapping returns v as a mapping, if it is one.
+func (v value) isMapping() (ast.MapNode, bool) {
+	node, ok := v.node.(ast.MapNode)
+	return node, ok
+}
+
 // list reads a list.
 func (v value) list(what string) ([]value, bool) {
 	node, ok := v.node.(*ast.SequenceNode)

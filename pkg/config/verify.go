@@ -15,7 +15,7 @@ type origin struct {
 	sound  bool // preset.Scheme makes sense
 }
 
-func (o origin) hasID() bool { return o.preset.ID.Header != "" || o.preset.ID.JSON.String() != "" }
+func (o origin) hasID() bool { return len(o.preset.ID) > 0 || o.preset.ContentID }
 
 // origin reads the keys provider and verify of a source.
 func (m mapping) origin() origin {
@@ -69,7 +69,7 @@ func (v value) verify() origin {
 		o.preset.Scheme = m.hmac()
 	case "standard-webhooks":
 		o.preset.Scheme = signature.StandardWebhooks("webhook")
-		o.preset.ID.Header = "Webhook-Id"
+		o.preset.ID = []source.Locator{{Header: "Webhook-Id"}}
 	case "github":
 		o.preset.Scheme = signature.GitHub()
 	case "stripe":

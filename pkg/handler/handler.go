@@ -4,7 +4,6 @@ package handler
 
 import (
 	"context"
-	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -56,24 +55,6 @@ func (r Router) Handle(ctx context.Context, tx pgx.Tx, ev webhook.Event) error {
 	return nil
 }
 
-// Matches reports whether the whole of s fits the pattern, in which * stands
-// for any run of bytes and all else for itself.
-func Matches(pattern, s string) bool {
-	first, rest, found := strings.Cut(pattern, "*")
-	if !found {
-		return pattern == s
-	}
-	s, ok := strings.CutPrefix(s, first)
-	if !ok {
-		return false
-	}
-	parts := strings.Split(rest, "*")
-	for _, part := range parts[:len(parts)-1] {
-		_, after, ok := strings.Cut(s, part)
-		if !ok {
-			return false
-		}
-		s = after
-	}
-	return strings.HasSuffix(s, parts[len(parts)-1])
-}
+// Matches reports whether the whole of s fits the pattern, as
+// [webhook.Matches] does.
+func Matches(pattern, s string) bool { return webhook.Matches(pattern, s) }

@@ -7,10 +7,12 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"time"
 
 	"github.com/labstack/echo/v4"
 
 	"github.com/hookonce/hookonce/pkg/signature"
+	"github.com/hookonce/hookonce/pkg/source"
 	"github.com/hookonce/hookonce/pkg/webhook"
 )
 
@@ -20,11 +22,6 @@ var (
 	errMethod        = errors.New("method not allowed")
 	errOverloaded    = errors.New("too many deliveries wait for the queue")
 )
-
-// A mediaError says what is wrong with the type or encoding of a body.
-type mediaError struct{ reason string }
-
-func (e *mediaError) Error() string { return e.reason }
 
 // An unreadableError means that a body broke off or was not framed as HTTP asks.
 type unreadableError struct{ err error }
@@ -44,6 +41,13 @@ type answer struct {
 	Status  webhook.Outcome `json:"status"`
 	Message string          `json:"message"`
 	EventID string          `json:"event_id"`
+	Events  []eventAnswer   `json:"events,omitempty"` // of a batch
+}
+
+// An eventAnswer is what came of one event of a batch.
+type eventAnswer struct {
+	EventID string          `json:"event_id"`
+	Status  webhook.Outcome `json:"status"`
 }
 
 // retryAfter is how many seconds a provider that honours it should wait.
@@ -64,8 +68,11 @@ func judge(err error) (code int, message, reason string) {
 	if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return http.StatusRequestEntityTooLarge, fmt.Sprintf("Payload too large: the limit is %d bytes.", tooLarge.Limit), "too_large"
 	}
-	if media, ok := errors.AsType[*mediaError](err); ok {
-		return http.StatusUnsupportedMediaType, media.reason + ".", "media_type"
+	if media, ok := errors.AsType[*source.MediaError](err); ok {
+		return http.StatusUnsupportedMediaType, media.Reason + ".", "media_type"
+	}
+	if many, ok := errors.AsType[*webhook.TooManyError](err); ok {
+		return http.StatusRequestEntityTooLarge, fmt.Sprintf("Too many events: the limit is %d.", many.Limit), "too_many"
 	}
 	if invalid, ok := errors.AsType[*webhook.InvalidError](err); ok {
 		return http.StatusBadRequest, "Invalid payload: " + invalid.Error() + ".", "invalid"
@@ -96,23 +103,28 @@ func signatureReason(err error) string {
 	return "unverified"
 }
 
-// refuse answers with an error. Nothing of the delivery was kept, so its hash
-// is logged.
+// refuse answers with an error. Nothing of the delivery may have been kept, so
+// its hash is logged.
 func (d *delivery) refuse(c echo.Context, err error) error {
 	code, message, reason := judge(err)
-	d.report.Reason = reason
-	d.observe()
 	level := slog.LevelInfo
 	if _, limited := errors.AsType[*rateError](err); code >= http.StatusInternalServerError && !limited {
 		level = slog.LevelError
 	}
 	args := []any{"source", d.report.Source, "code", code, "reason", reason, "err", err}
 	if !d.readAt.IsZero() {
-		args = append(args, "body_sha256", hex.EncodeToString(d.event.SHA256[:]))
+		args = append(args, "body_sha256", hex.EncodeToString(d.sum[:]))
 	}
 	d.Log.Log(c.Request().Context(), level, "delivery refused", args...)
 	setHeaders(c.Response().Header(), code, err)
-	return c.JSON(code, answer{webhook.Refused, message, d.eventID()})
+	d.report.Reason = reason
+	a := answer{Status: webhook.Refused, Message: message, EventID: d.eventID()}
+	if d.isBatch() {
+		a.Events, _ = d.settle(c)
+	} else {
+		d.observe(d.report)
+	}
+	return c.JSON(code, a)
 }
 
 // setHeaders sets what a refusal says besides its words.
@@ -131,56 +143,59 @@ func setHeaders(h http.Header, code int, err error) {
 	}
 }
 
+// isBatch reports whether the answer lists events.
+func (d *delivery) isBatch() bool { return d.src != nil && d.src.Items != nil && len(d.entries) > 0 }
+
+// eventID is the first id that could be read.
 func (d *delivery) eventID() string {
-	if d.event.ID == "" {
-		return "unknown"
+	for i := range d.entries {
+		if id := d.entries[i].event.ID; id != "" {
+			return id
+		}
 	}
-	return d.event.ID
+	return "unknown"
 }
 
-// acknowledge answers for an event that is held.
-func (d *delivery) acknowledge(c echo.Context, r webhook.Receipt) error {
-	d.report.Outcome, d.report.Layer, d.report.OtherBody = r.Outcome, r.Layer, r.OtherBody
-	d.observe()
-	d.logReceipt(c, r)
-	if d.src.AckStatus == http.StatusNoContent {
-		return c.NoContent(http.StatusNoContent)
-	}
-	return c.JSON(d.src.AckStatus, answer{r.Outcome, receiptMessage(r), d.event.ID})
-}
-
-func receiptMessage(r webhook.Receipt) string {
+// acknowledge answers for events that are held, as far as they are to be.
+func (d *delivery) acknowledge(c echo.Context) error {
+	a := answer{EventID: d.eventID()}
 	switch {
-	case r.Outcome == webhook.Requeued:
-		return "Dead event accepted again."
-	case r.Outcome == webhook.Duplicate && r.Done:
-		return "Duplicate event: already processed."
-	case r.Outcome == webhook.Duplicate:
-		return "Duplicate event: processing is already in progress."
-	}
-	return "Event accepted for processing."
-}
-
-func (d *delivery) logReceipt(c echo.Context, r webhook.Receipt) {
-	ctx, args := c.Request().Context(), []any{"source", d.src.Name, "event_id", d.event.ID}
-	switch r.Outcome {
-	case webhook.Accepted:
-		d.Log.DebugContext(ctx, "accepted", args...)
-	case webhook.Requeued:
-		d.Log.InfoContext(ctx, "requeued: the event was dead", args...)
+	case d.isBatch():
+		var counts map[webhook.Outcome]int
+		a.Events, counts = d.settle(c)
+		a.Status, a.Message = summary(counts)
+	case len(d.entries) == 0:
+		a.Status, a.Message = webhook.Ignored, "No events in the delivery."
+		d.report.Outcome = webhook.Ignored
+		d.observe(d.report)
 	default:
-		d.Log.InfoContext(ctx, "duplicate", append(args, "layer", r.Layer)...)
+		e := &d.entries[0]
+		a.Status, a.Message = e.outcome(), e.message()
+		d.logEntry(c, e)
+		d.observe(d.tell(e))
 	}
-	if r.OtherBody {
-		d.Log.WarnContext(ctx, "the event's id came with another body: the first stays", append(args, "body_sha256", hex.EncodeToString(d.event.SHA256[:]))...)
-	}
+	return d.accept(c, a)
 }
 
-func (d *delivery) observe() {
-	if !d.readAt.IsZero() {
-		d.report.Took = d.Now().Sub(d.readAt)
+// accept sends a 2xx.
+func (d *delivery) accept(c echo.Context, a answer) error {
+	switch {
+	case d.src.AckStatus == http.StatusNoContent:
+		return c.NoContent(http.StatusNoContent)
+	case d.src.AnswerBody != "":
+		return c.String(d.src.AckStatus, d.src.AnswerBody)
 	}
-	d.Observe(d.report)
+	return c.JSON(d.src.AckStatus, a)
+}
+
+// observe reports to the metrics. The time that an answer took is told once.
+func (d *delivery) observe(r Report) {
+	if !d.readAt.IsZero() {
+		r.Took = d.Now().Sub(d.readAt)
+		d.readAt = time.Time{}
+	}
+	d.Observe(r)
+	d.report.NoReplayCheck, d.report.NoRateLimit = false, false
 }
 
 // unrouted answers what no route took: a path that is not ours, or a panic.

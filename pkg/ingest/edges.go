@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -128,7 +129,7 @@ func (d *delivery) findReplay(ctx context.Context, events ...webhook.Event) {
 	for i, ev := range events {
 		ids[i] = ev.ID
 	}
-	d.replay = replay{sum: sumOf(d.bodySHA256(), events...), ids: strings.Join(ids, "\n")} // no id has a newline
+	d.replay = replay{sum: sumOf(d.sum, events...), ids: strings.Join(ids, "\n")} // no id has a newline
 	d.report.NoReplayCheck = true
 	if d.Away() {
 		return
@@ -153,18 +154,22 @@ func (d *delivery) heldAs(i int, id string) string {
 }
 
 // settleReplay remembers the bytes of events that are held, or says what became
-// of one that was held under the id of another.
-func (d *delivery) settleReplay(ctx context.Context, r webhook.Receipt) webhook.Receipt {
+// of those that were held under the ids of others.
+func (d *delivery) settleReplay(ctx context.Context, entries ...[]*entry) {
 	switch {
 	case d.replay.ids == "":
-	case d.replay.first == "" && len(d.replay.ids) <= maxIDs:
-		d.Replays.Held(d.src.Name, d.replay.sum, d.replay.ids, d.src.Replay)
-	case d.replay.first != "" && r.Outcome != webhook.Requeued:
-		r.Outcome, r.Layer = webhook.Duplicate, "replay"
+		return
+	case d.replay.first == "":
+		if len(d.replay.ids) <= maxIDs {
+			d.Replays.Held(d.src.Name, d.replay.sum, d.replay.ids, d.src.Replay)
+		}
+		return
 	}
-	if d.replay.first != "" {
-		d.Log.WarnContext(ctx, "replay: the same bytes came under another id",
-			"source", d.src.Name, "event_id", fmt.Sprintf("%.255s", d.replay.ids), "first_id", fmt.Sprintf("%.255s", d.replay.first))
+	for _, e := range slices.Concat(entries...) {
+		if e.receipt.Outcome != webhook.Requeued {
+			e.receipt.Outcome, e.receipt.Layer = webhook.Duplicate, "replay"
+		}
 	}
-	return r
+	d.Log.WarnContext(ctx, "replay: the same bytes came under another id",
+		"source", d.src.Name, "event_id", fmt.Sprintf("%.255s", d.replay.ids), "first_id", fmt.Sprintf("%.255s", d.replay.first))
 }

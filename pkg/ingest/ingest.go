@@ -5,20 +5,14 @@ package ingest
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
-	"errors"
 	"log/slog"
-	"mime"
 	"net/http"
-	"regexp"
-	"strings"
 	"time"
 
 	"github.com/labstack/echo/v4"
 	"github.com/labstack/echo/v4/middleware"
 
-	"github.com/hookonce/hookonce/pkg/signature"
 	"github.com/hookonce/hookonce/pkg/source"
 	"github.com/hookonce/hookonce/pkg/webhook"
 )
@@ -35,7 +29,7 @@ type Options struct {
 	AckTimeout  time.Duration // from the last byte of a delivery to its answer, at most
 	MaxInflight int           // deliveries that wait for the queue at once; more are refused at once
 	Now         func() time.Time
-	Observe     func(Report) // called once for each answer
+	Observe     func(Report) // called for each event of an answer, and once for an answer without any
 	Log         *slog.Logger
 
 	Proxies Proxies     // none: all peers are clients
@@ -45,16 +39,16 @@ type Options struct {
 	Away    func() bool // that the two count as away; nil: never
 }
 
-// A Report tells of one answer.
+// A Report tells of one event of an answer, or of an answer that has none.
 type Report struct {
 	Source    string // "" of a source that is not configured
 	Outcome   webhook.Outcome
 	Reason    string // why it was refused, in one word
 	Layer     string // of a duplicate: what caught it
 	OtherBody bool
-	Took      time.Duration // from the last byte of the delivery; 0 if it was not read
+	Took      time.Duration // from the last byte of the delivery; 0 if it was not read, and of all events of a batch but the first
 
-	NoReplayCheck, NoRateLimit bool // there should have been one, and Redis did not say
+	NoReplayCheck, NoRateLimit bool // there should have been one, and Redis did not say; told once of a delivery
 }
 
 type server struct {
@@ -101,132 +95,39 @@ func (s *server) receive(c echo.Context) error {
 		err = d.read(c.Request(), c.Response())
 	}
 	if err == nil {
+		err = d.verify(c.Request())
+	}
+	if err == nil {
 		err = d.understand(c.Request())
 	}
 	if err == nil {
-		d.findReplay(ctx, d.event)
-		err = d.keepRate(ctx)
+		err = d.hold(ctx)
 	}
 	if err != nil {
 		return d.refuse(c, err)
 	}
-	receipt, err := d.hold(ctx)
-	if err != nil {
-		return d.refuse(c, &unheldError{err})
-	}
-	return d.acknowledge(c, d.settleReplay(ctx, receipt))
+	return d.acknowledge(c)
 }
 
 // A delivery is one request on its way through ingest.
 type delivery struct {
 	*server
-	src    *source.Source
-	readAt time.Time // when its last byte came; zero before
-	event  webhook.Event
-	report Report
-	room   room
-	replay replay
+	src     *source.Source
+	readAt  time.Time // when its last byte came; zero before
+	body    []byte
+	sum     [sha256.Size]byte // of body
+	entries []entry
+	single  [1]entry // what entries are, of nearly all deliveries
+	report  Report
+	room    room
+	replay  replay
 }
 
-func (d *delivery) bodySHA256() [sha256.Size]byte { return d.event.SHA256 }
-
-// read reads the body, unless the head of the request already says that it is
-// not for us.
-func (d *delivery) read(r *http.Request, w http.ResponseWriter) error {
-	if r.Method != http.MethodPost {
-		return errMethod
-	}
-	if err := checkMedia(r.Header); err != nil {
-		return err
-	}
-	if r.ContentLength > d.src.MaxBody {
-		return &http.MaxBytesError{Limit: d.src.MaxBody}
-	}
-	body, err := d.room.readAll(http.MaxBytesReader(w, r.Body, d.src.MaxBody), r.ContentLength, d.src.MaxBody)
-	if err != nil {
-		if _, ok := errors.AsType[*http.MaxBytesError](err); ok || errors.Is(err, errNoRoom) {
-			return err
-		}
-		return &unreadableError{err}
-	}
-	d.readAt = d.Now()
-	d.event.Body, d.event.SHA256 = body, sha256.Sum256(body)
-	return nil
-}
-
-// checkMedia accepts JSON in UTF-8, as it is: other encodings of the body would
-// be guesses at what was signed.
-func checkMedia(h http.Header) error {
-	types := h.Values("Content-Type")
-	if len(types) != 1 {
-		return &mediaError{"Content-Type must be given once"}
-	}
-	media, params, err := mime.ParseMediaType(types[0])
-	isJSON := media == "application/json" || strings.HasPrefix(media, "application/") && strings.HasSuffix(media, "+json")
-	if err != nil || !isJSON {
-		return &mediaError{"Content-Type must be application/json"}
-	}
-	if charset, ok := params["charset"]; ok && !strings.EqualFold(charset, "utf-8") && !strings.EqualFold(charset, "utf8") {
-		return &mediaError{"charset must be utf-8"}
-	}
-	if encoding := strings.Join(h.Values("Content-Encoding"), ","); encoding != "" && !strings.EqualFold(encoding, "identity") {
-		return &mediaError{"Content-Encoding must not be used"}
-	}
-	return nil
-}
-
-// understand checks who sent the body, and only then what it says.
-func (d *delivery) understand(r *http.Request) error {
-	signed := signature.Request{Method: r.Method, URL: d.Proxies.url(d.src, r), Header: r.Header, Body: d.event.Body}
-	if err := d.src.Verify(signed, d.readAt); err != nil {
-		return err
-	}
-	id, typ, err := d.src.Read(r.Header, d.event.Body)
-	d.event.ID = id
-	if err != nil {
-		return err
-	}
-	d.event.Source, d.event.Type = d.src.Name, typ
-	d.event.Delivery = rand.Text()
-	d.event.ReceivedAt = d.readAt
-	d.event.ContentType = r.Header.Get("Content-Type")
-	d.event.Headers = kept(r.Header, d.src.KeepHeaders)
-	d.event.TraceParent = traceParent(r.Header)
-	return nil
-}
-
-func kept(h http.Header, names []string) map[string]string {
-	kept := map[string]string{}
-	for _, name := range names {
-		if values := h.Values(name); len(values) > 0 {
-			kept[name] = strings.Join(values, ", ")
-		}
-	}
-	return kept
-}
-
-// https://www.w3.org/TR/trace-context/#traceparent-header
-var validTraceParent = regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$`)
-
-func traceParent(h http.Header) string {
-	if tp := h.Get("Traceparent"); validTraceParent.MatchString(tp) {
-		return tp
-	}
-	return ""
-}
-
-// hold puts the event on the queue within what is left of the deadline. The
-// deadline outlives a client that hangs up: the event is here now.
-func (d *delivery) hold(ctx context.Context) (webhook.Receipt, error) {
-	select {
-	case d.slots <- struct{}{}:
-		defer func() { <-d.slots }()
-	default:
-		return webhook.Receipt{}, errOverloaded
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.AckTimeout-d.Now().Sub(d.readAt))
-	defer cancel()
-	ev := d.event
-	ev.ID = d.heldAs(0, ev.ID)
-	return d.Queue.Enqueue(ctx, ev)
+// An entry is one event of a delivery, and what came of it.
+type entry struct {
+	event   webhook.Event
+	heldAs  string // the id under which it is held
+	receipt webhook.Receipt
+	invalid error // why there is no such event
+	unheld  error // why it is not held
 }

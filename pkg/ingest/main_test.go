@@ -163,8 +163,7 @@ func preset(tb testing.TB, name, provider string, secrets ...string) source.Sour
 	if !ok {
 		tb.Fatalf("no preset %s", provider)
 	}
-	src := source.New(name)
-	src.ID, src.Type, src.KeepHeaders = p.ID, p.Type, p.KeepHeaders
+	src := p.Source(name)
 	src.Verifier = verifier(tb, p.Scheme, secrets...)
 	return src
 }

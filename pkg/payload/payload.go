@@ -46,11 +46,8 @@ func Scan(body []byte, at ...Pointer) ([]Value, error) {
 	s := scanners.Get().(*scanner)
 	defer s.release()
 	s.start(body, at)
-	if err := s.value(0); err != nil {
-		return nil, refusal(err)
-	}
-	if rest := body[s.dec.InputOffset():]; len(bytes.TrimLeft(rest, " \t\r\n")) > 0 {
-		return nil, &webhook.InvalidError{Reason: "must be one JSON value and nothing after it"}
+	if err := s.document(); err != nil {
+		return nil, err
 	}
 	return s.found, nil
 }

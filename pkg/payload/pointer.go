@@ -2,6 +2,7 @@ package payload
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -19,6 +20,9 @@ type token struct {
 	name  string // the key, if the step leads into an object
 	index int    // the index, if the step leads into an array; -1 if it cannot
 }
+
+// anyElement is the index of a token that leads into each element of an array.
+const anyElement = -2
 
 var unescape = strings.NewReplacer("~1", "/", "~0", "~")
 
@@ -51,6 +55,16 @@ func index(part string) int {
 		return -1
 	}
 	return i
+}
+
+// items leads from the list at p into each of its elements, and there to q.
+func (p Pointer) items(q Pointer) Pointer {
+	return Pointer{tokens: slices.Concat(p.tokens, []token{{index: anyElement}}, q.tokens)}
+}
+
+// then leads to p, and from there to q.
+func (p Pointer) then(q Pointer) Pointer {
+	return Pointer{text: p.text + q.text, tokens: slices.Concat(p.tokens, q.tokens)}
 }
 
 // String returns the pointer as it was given to [ParsePointer].

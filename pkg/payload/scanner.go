@@ -20,6 +20,16 @@ type scanner struct {
 	cursors []cursor // one per pointer
 	found   []Value  // one per pointer
 	name    []byte   // scratch for a key with escapes
+	list    list
+}
+
+// A list is what is known of the items, for [ScanItems]. Its cursors are those
+// from first on, and lead through the element that is being read.
+type list struct {
+	first int // len(cursors) if there are no items
+	depth int // of the elements
+	most  int
+	items []Item
 }
 
 // A cursor is how far a pointer has led. It is live at a depth if reached is
@@ -49,6 +59,7 @@ func (s *scanner) start(body []byte, at []Pointer) {
 	s.input = *bytes.NewBuffer(body)
 	s.dec.Reset(&s.input, options)
 	s.found = make([]Value, len(at))
+	s.list = list{first: len(at)}
 	s.cursors = slices.Grow(s.cursors[:0], len(at))[:len(at)]
 	for i, p := range at {
 		c := &s.cursors[i]
@@ -60,7 +71,7 @@ func (s *scanner) start(body []byte, at []Pointer) {
 
 // release returns s to the pool, without anything of the caller's.
 func (s *scanner) release() {
-	s.body, s.found, s.input = nil, nil, bytes.Buffer{}
+	s.body, s.found, s.input, s.list = nil, nil, bytes.Buffer{}, list{}
 	s.dec.Reset(&s.input)
 	for i := range s.cursors {
 		s.cursors[i].tokens = nil
@@ -89,10 +100,19 @@ func (s *scanner) value(depth int) error {
 	}
 	for i, c := range s.cursors {
 		if c.reached == depth && len(c.tokens) == depth {
-			s.found[i] = Value{Raw: raw, Kind: kinds[kind]}
+			s.keep(i, Value{Raw: raw, Kind: kinds[kind]})
 		}
 	}
 	return nil
+}
+
+// keep takes what the cursor i leads to.
+func (s *scanner) keep(i int, v Value) {
+	if i < s.list.first {
+		s.found[i] = v
+		return
+	}
+	s.list.items[len(s.list.items)-1].Values[i-s.list.first] = v
 }
 
 // container reads an object or an array, with inside for each thing in it.
@@ -135,7 +155,7 @@ func (s *scanner) member(depth, _ int) error {
 	}
 	for i := range s.cursors {
 		if c := &s.cursors[i]; c.reached == depth && depth < len(c.tokens) {
-			if err := s.meet(c, name); err != nil {
+			if err := s.meet(c, name); err != nil && !s.blame(i, depth, err) {
 				return err
 			}
 		}
@@ -147,6 +167,8 @@ func (s *scanner) member(depth, _ int) error {
 func (s *scanner) meet(c *cursor, name []byte) error {
 	want, seen := c.tokens[c.reached].name, &c.seen[c.reached]
 	switch {
+	case c.tokens[c.reached].index == anyElement: // an object is no list
+		return nil
 	case string(name) == want:
 		seen.exact = true
 		c.reached++
@@ -162,14 +184,45 @@ func (s *scanner) meet(c *cursor, name []byte) error {
 	}
 }
 
+// blame puts an error of the cursor i on the item in which it is, if it is.
+func (s *scanner) blame(i, depth int, err error) bool {
+	if i < s.list.first || depth < s.list.depth {
+		return false
+	}
+	s.list.items[len(s.list.items)-1].Err = err
+	return true
+}
+
 // element reads the element of an array at index i.
 func (s *scanner) element(depth, i int) error {
 	for j := range s.cursors {
-		if c := &s.cursors[j]; c.reached == depth && depth < len(c.tokens) && c.tokens[depth].index == i {
+		c := &s.cursors[j]
+		if c.reached != depth || depth == len(c.tokens) {
+			continue
+		}
+		switch c.tokens[depth].index {
+		case i:
 			c.reached++
+		case anyElement:
+			if j == s.list.first {
+				if err := s.item(); err != nil {
+					return err
+				}
+			}
+			c.reached++
+			clear(c.seen[depth+1:])
 		}
 	}
 	return s.value(depth + 1)
+}
+
+// item begins the next one.
+func (s *scanner) item() error {
+	if len(s.list.items) == s.list.most {
+		return &webhook.TooManyError{Limit: s.list.most}
+	}
+	s.list.items = append(s.list.items, Item{Values: make([]Value, len(s.cursors)-s.list.first)})
+	return nil
 }
 
 // skip reads a value to its end, and only checks it.

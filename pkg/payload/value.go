@@ -41,7 +41,7 @@ func (v Value) Found() bool { return v.Kind != "" }
 // different texts the same.
 func (v Value) Text() (string, error) {
 	if v.Kind != String {
-		return "", v.want("a string")
+		return "", v.Want("a string")
 	}
 	inner := v.Raw[1 : len(v.Raw)-1]
 	if bytes.IndexByte(inner, '\\') < 0 {
@@ -57,18 +57,27 @@ func (v Value) Text() (string, error) {
 // Integer returns a number that is written as an integer: without a fraction or
 // an exponent, and not as -0. It is exact, or refused as out of range.
 func (v Value) Integer() (int64, error) {
-	if v.Kind != Number {
-		return 0, v.want("an integer")
-	}
-	digits, ok := v.Digits()
-	if !ok {
-		return 0, fmt.Errorf("%s is not an integer literal", clip(string(v.Raw)))
+	digits, err := v.Number()
+	if err != nil {
+		return 0, err
 	}
 	n, err := strconv.ParseInt(digits, 10, 64)
 	if err != nil {
 		return 0, errors.New("is out of range")
 	}
 	return n, nil
+}
+
+// Number is Digits with the reason for which there are none.
+func (v Value) Number() (string, error) {
+	if v.Kind != Number {
+		return "", v.Want("an integer")
+	}
+	digits, ok := v.Digits()
+	if !ok {
+		return "", fmt.Errorf("%s is not an integer literal", clip(string(v.Raw)))
+	}
+	return digits, nil
 }
 
 // Digits returns a number that is written as an integer, exactly as it is
@@ -81,8 +90,8 @@ func (v Value) Digits() (string, bool) {
 	return string(v.Raw), true
 }
 
-// want says that v is something else than what was wanted.
-func (v Value) want(what string) error {
+// Want says that v is something else than what was wanted.
+func (v Value) Want(what string) error {
 	switch v.Kind {
 	case "":
 		return errors.New("is missing")

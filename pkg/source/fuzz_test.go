@@ -26,7 +26,7 @@ func FuzzRead(f *testing.F) {
 	}
 	s := source.Default()
 	f.Fuzz(func(t *testing.T, body []byte) {
-		id, typ, err := s.Read(nil, body)
+		id, typ, err := readOne(s, nil, body)
 		if err != nil {
 			invalid, ok := errors.AsType[*webhook.InvalidError](err)
 			if !ok || invalid.Reason == "" || !utf8.ValidString(err.Error()) || strings.ContainsFunc(err.Error(), unicode.IsControl) {

@@ -8,18 +8,6 @@ import (
 	"github.com/hookonce/hookonce/pkg/signature"
 )
 
-// A Preset is what is known of a provider: with a name and a secret it is a
-// source.
-type Preset struct {
-	Scheme      signature.Scheme
-	ID          Locator
-	Type        []Locator
-	KeepHeaders []string
-
-	Replay            time.Duration // see [Edges]
-	FinalClientErrors bool          // see [Edges]
-}
-
 // presets is the table of providers. It says the same as their documentation,
 // which is named in package signature.
 func presets() map[string]Preset {
@@ -28,20 +16,20 @@ func presets() map[string]Preset {
 		// never retries by itself.
 		"github": {
 			Scheme:      signature.GitHub(),
-			ID:          Locator{Header: "X-GitHub-Delivery"},
+			ID:          []Locator{{Header: "X-GitHub-Delivery"}},
 			Type:        []Locator{{Header: "X-GitHub-Event"}, {JSON: Pointer("/action")}},
 			KeepHeaders: []string{"X-GitHub-Event", "X-GitHub-Hook-ID"},
 			Replay:      time.Hour,
 		},
 		"standard-webhooks": {
 			Scheme: signature.StandardWebhooks("webhook"),
-			ID:     Locator{Header: "Webhook-Id"},
+			ID:     []Locator{{Header: "Webhook-Id"}},
 			Type:   []Locator{{JSON: Pointer("/type")}},
 		},
 		// Stripe retries for three days and may send two events for one change.
 		"stripe": {
 			Scheme: signature.Stripe(),
-			ID:     Locator{JSON: Pointer("/id")},
+			ID:     []Locator{{JSON: Pointer("/id")}},
 			Type:   []Locator{{JSON: Pointer("/type")}},
 		},
 	}

@@ -62,7 +62,7 @@ func TestPresets(t *testing.T) {
 			}
 			h.Set("X-GitHub-Delivery", "id_1")
 			h.Set("X-GitHub-Event", "issues")
-			if id, typ, err := s.Read(h, []byte(body)); id != want.id || typ != want.typ || err != nil {
+			if id, typ, err := readOne(s, h, []byte(body)); id != want.id || typ != want.typ || err != nil {
 				t.Errorf("Read = %q, %q, %v, want %q, %q", id, typ, err, want.id, want.typ)
 			}
 			if !slices.Equal(p.KeepHeaders, want.keep) {

@@ -5,14 +5,10 @@ package source
 import (
 	"net/http"
 	"regexp"
-	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/hookonce/hookonce/pkg/payload"
 	"github.com/hookonce/hookonce/pkg/signature"
-	"github.com/hookonce/hookonce/pkg/webhook"
 )
 
 // A Source is one provider, or one account with it. Its name is in the route,
@@ -21,15 +17,54 @@ type Source struct {
 	Name     string
 	Verifier *signature.Verifier // nil: anybody may post
 
-	ID   Locator
-	Type []Locator // joined by a dot; those after the first may be missing
-
+	// ID are the parts of an event's id. A single part is the id as it is; several
+	// are joined by colons, with each % and : in them escaped.
+	ID []Locator
+	// ContentID says that the provider names no id: it is "sha256:" and the hash
+	// of the event's bytes. ID is then not looked at.
+	ContentID bool
+	// Type are the parts of an event's type, joined by a dot; those after the
+	// first may be missing. If the first is optional, a delivery without any of
+	// them is of the type "unknown".
+	Type []Locator
+	// Items is where several events stand in one delivery, as a JSON array: each
+	// element is an event of its own, in which the locators of ID and Type look.
+	// An object there is one event. nil: a delivery is one event.
+	Items *Locator
+	// Content is how bodies are read, by their Content-Type; none: JSON.
+	Content []Kind
+	// PayloadField is the field of a form that holds a JSON document, for the
+	// locators of JSON to look in.
+	PayloadField string
+	// MediaTypes are taken as the first kind of Content, beside those that belong
+	// to the kinds; "" stands for a delivery without a Content-Type.
+	MediaTypes []string
+	// Gzip is what was signed of a delivery that is compressed: GzipPlain,
+	// GzipCompressed, or "" if the source takes none. The event's body is plain.
+	Gzip string
 	// Integers must be in the body: the schema of the source default.
 	Integers []Integer
 
+	// Handshake is how the provider tries the address before it sends events.
+	Handshake Handshake
+	// VerifyToken is what the provider of a handshake has to know; secret.
+	VerifyToken string
+
+	// Ignore are globs of types that are answered, and not stored.
+	Ignore []string
+	// Livemode is where the body says whether an event is real. Live, if not nil,
+	// has those ignored where it says otherwise.
+	Livemode Locator
+	Live     *bool
+	// IgnoreFields are fields in which two bodies of one event may differ: the
+	// provider changes them between its attempts.
+	IgnoreFields []payload.Pointer
+	// AnswerBody is the whole body of every 2xx, as text, if the provider wants
+	// a certain one.
+	AnswerBody  string
 	KeepHeaders []string // request headers that go with the event
 	AckStatus   int      // 200, 202 or 204, for every delivery that is not refused
-	MaxBody     int64    // bytes
+	MaxBody     int64    // bytes, compressed and plain
 	MaxRetry    int      // attempts after the first
 	Timeout     time.Duration
 	Concurrency int           // attempts at once in one worker process
@@ -64,7 +99,7 @@ const DefaultName = "default"
 // with a schema of its own, its payments booked.
 func Default() Source {
 	s := New(DefaultName)
-	s.ID = Locator{JSON: Pointer("/event_id")}
+	s.ID = []Locator{{JSON: Pointer("/event_id")}}
 	s.Type = []Locator{{JSON: Pointer("/event_type")}}
 	s.Integers = []Integer{{At: Pointer("/amount"), Min: 0}, {At: Pointer("/timestamp"), Min: 1}}
 	s.Handlers = []Rule{{Match: "payment.*", Handler: "payments", Amount: Pointer("/amount")}}
@@ -76,12 +111,6 @@ type Rule struct {
 	Match   string
 	Handler string
 	Amount  payload.Pointer // of the handler payments
-}
-
-// A Locator says where a text is: in a header, or in the JSON body.
-type Locator struct {
-	Header string
-	JSON   payload.Pointer // if Header is ""
 }
 
 // An Integer is a number that must be in the body, as a JSON integer.
@@ -112,133 +141,4 @@ func (s *Source) Verify(r signature.Request, now time.Time) error {
 		return nil
 	}
 	return s.Verifier.Verify(r, now)
-}
-
-// Read returns the event's id and type, or a [webhook.InvalidError] if the
-// delivery is not one JSON object with a usable id and type.
-func (s *Source) Read(h http.Header, body []byte) (id, typ string, err error) {
-	at := make([]payload.Pointer, 1, 2+len(s.Type)+len(s.Integers)) // the first is the whole document
-	at = append(at, s.ID.JSON)
-	for _, l := range s.Type {
-		at = append(at, l.JSON)
-	}
-	for _, n := range s.Integers {
-		at = append(at, n.At)
-	}
-	found, err := payload.Scan(body, at...)
-	if err != nil {
-		return "", "", err
-	}
-	if found[0].Kind != payload.Object {
-		return "", "", &webhook.InvalidError{Reason: "is not a JSON object"}
-	}
-	found = found[1:]
-	if id, err = s.ID.text(h, found[0]); err != nil {
-		return "", "", err
-	}
-	if typ, err = s.readType(h, found[1:1+len(s.Type)]); err != nil {
-		return id, "", err
-	}
-	return id, typ, s.checkIntegers(found[1+len(s.Type):])
-}
-
-func (s *Source) readType(h http.Header, found []payload.Value) (string, error) {
-	var parts []string
-	for i, l := range s.Type {
-		if i > 0 && !l.there(h, found[i]) {
-			continue
-		}
-		part, err := l.text(h, found[i])
-		if err != nil {
-			return "", err
-		}
-		parts = append(parts, part)
-	}
-	typ := strings.Join(parts, ".")
-	if len(typ) > maxText {
-		return "", &webhook.InvalidError{Field: s.Type[0].field(), Reason: "is longer than 255 bytes"}
-	}
-	return typ, nil
-}
-
-func (s *Source) checkIntegers(found []payload.Value) error {
-	for i, want := range s.Integers {
-		n, err := found[i].Integer()
-		switch {
-		case err != nil:
-			return &webhook.InvalidError{Field: Locator{JSON: want.At}.field(), Reason: err.Error()}
-		case n < want.Min && want.Min > 0:
-			return &webhook.InvalidError{Field: Locator{JSON: want.At}.field(), Reason: "is not positive"}
-		case n < want.Min:
-			return &webhook.InvalidError{Field: Locator{JSON: want.At}.field(), Reason: "is negative"}
-		}
-	}
-	return nil
-}
-
-// maxText is the longest id or type, in bytes.
-const maxText = 255
-
-// text is the usable text at l. It is never trimmed or cut: two ids that differ
-// are two events.
-func (l Locator) text(h http.Header, found payload.Value) (string, error) {
-	s, reason := "", ""
-	if l.Header == "" {
-		text, err := found.Text()
-		if err != nil {
-			reason = err.Error()
-		}
-		s = text
-	} else if values := h.Values(l.Header); len(values) == 1 {
-		s = values[0]
-	} else if len(values) == 0 {
-		reason = "is missing"
-	} else {
-		reason = "is there more than once"
-	}
-	if reason == "" {
-		reason = unusable(s)
-	}
-	if reason != "" {
-		return "", &webhook.InvalidError{Field: l.field(), Reason: reason}
-	}
-	return s, nil
-}
-
-// there reports whether anything at all stands at l.
-func (l Locator) there(h http.Header, found payload.Value) bool {
-	if l.Header != "" {
-		return len(h.Values(l.Header)) > 0
-	}
-	return found.Found()
-}
-
-// unusable says why s cannot be an id or a type, or "".
-func unusable(s string) string {
-	switch {
-	case s == "":
-		return "is empty"
-	case strings.TrimSpace(s) == "":
-		return "is blank"
-	case len(s) > maxText:
-		return "is longer than 255 bytes"
-	case !utf8.ValidString(s):
-		return "is not UTF-8"
-	case strings.ContainsFunc(s, unicode.IsControl):
-		return "has a control character"
-	}
-	return ""
-}
-
-// field names the place for people: a header by its name, a key of the body's
-// top level by the key, and any other by its JSON pointer.
-func (l Locator) field() string {
-	if l.Header != "" {
-		return l.Header
-	}
-	p := l.JSON.String()
-	if key := strings.TrimPrefix(p, "/"); !strings.ContainsAny(key, "/~") {
-		return key
-	}
-	return p
 }

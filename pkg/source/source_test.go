@@ -32,9 +32,16 @@ func of(tb testing.TB, provider string) source.Source {
 	if !ok {
 		tb.Fatalf("no preset %s", provider)
 	}
-	s := source.New(provider)
-	s.ID, s.Type, s.KeepHeaders = p.ID, p.Type, p.KeepHeaders
-	return s
+	return p.Source(provider)
+}
+
+// readOne reads a delivery of one event.
+func readOne(s source.Source, h http.Header, body []byte) (id, typ string, err error) {
+	items, err := s.Read(h, body)
+	if len(items) == 0 {
+		return "", "", err
+	}
+	return items[0].ID, items[0].Type, err
 }
 
 func TestRead(t *testing.T) {
@@ -42,7 +49,7 @@ func TestRead(t *testing.T) {
 	github := []string{"X-GitHub-Delivery", "d-1", "X-GitHub-Event", "issues"}
 	with := func(more ...string) http.Header { return header(append(github[:4:4], more...)...) }
 	deep := source.New("deep")
-	deep.ID = source.Locator{JSON: source.Pointer("/data/0/a~1b")}
+	deep.ID = []source.Locator{{JSON: source.Pointer("/data/0/a~1b")}}
 	deep.Type = []source.Locator{{JSON: source.Pointer("/kind")}, {Header: "X-Sub"}, {JSON: source.Pointer("/data/0/sub")}}
 	def := source.Default()
 	tests := []struct {
@@ -99,7 +106,7 @@ func TestRead(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			id, typ, err := tt.source.Read(tt.header, []byte(tt.body))
+			id, typ, err := readOne(tt.source, tt.header, []byte(tt.body))
 			if id != tt.id || typ != tt.typ || err == nil && tt.err != "" || err != nil && err.Error() != tt.err {
 				t.Errorf("Read(%q, %.60s) = %q, %q, %v, want %q, %q, %s", tt.header, tt.body, id, typ, err, tt.id, tt.typ, tt.err)
 			}

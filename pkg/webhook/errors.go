@@ -44,6 +44,11 @@ func (e *InvalidError) Error() string {
 	return e.Field + ": " + e.Reason
 }
 
+// A TooManyError says that a delivery has more events than are taken at once.
+type TooManyError struct{ Limit int }
+
+func (e *TooManyError) Error() string { return fmt.Sprintf("more than %d events", e.Limit) }
+
 // A BusyError says that somebody else holds the event just now.
 type BusyError struct {
 	After time.Duration // when it may be free

@@ -1,0 +1,107 @@
+package ingest
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"net/http"
+	"regexp"
+	"strings"
+
+	"github.com/hookonce/hookonce/pkg/signature"
+	"github.com/hookonce/hookonce/pkg/source"
+	"github.com/hookonce/hookonce/pkg/webhook"
+)
+
+// read reads the body, unless the head of the request already says that it is
+// not for us.
+func (d *delivery) read(r *http.Request, w http.ResponseWriter) error {
+	if r.Method != http.MethodPost {
+		return errMethod
+	}
+	if err := d.checkHead(r.Header); err != nil {
+		return err
+	}
+	if r.ContentLength > d.src.MaxBody {
+		return &http.MaxBytesError{Limit: d.src.MaxBody}
+	}
+	body, err := d.room.readAll(http.MaxBytesReader(w, r.Body, d.src.MaxBody), r.ContentLength, d.src.MaxBody)
+	if err != nil {
+		if _, ok := errors.AsType[*http.MaxBytesError](err); ok || errors.Is(err, errNoRoom) {
+			return err
+		}
+		return &unreadableError{err}
+	}
+	d.readAt = d.Now()
+	d.body, d.sum = body, sha256.Sum256(body)
+	return nil
+}
+
+// checkHead refuses what the source does not take.
+func (d *delivery) checkHead(h http.Header) error {
+	if _, err := d.src.Kind(h); err != nil {
+		return err
+	}
+	if encoding := strings.Join(h["Content-Encoding"], ","); encoding != "" && !strings.EqualFold(encoding, "identity") {
+		return &source.MediaError{Reason: "Content-Encoding must not be used"}
+	}
+	return nil
+}
+
+// verify checks who sent the body.
+func (d *delivery) verify(r *http.Request) error {
+	return d.src.Verify(signature.Request{Method: r.Method, URL: d.Proxies.url(d.src, r), Header: r.Header, Body: d.body}, d.readAt)
+}
+
+// understand reads the events of a delivery that was verified.
+func (d *delivery) understand(r *http.Request) error {
+	items, err := d.src.Read(r.Header, d.body)
+	d.entries = d.single[:0]
+	for _, item := range items {
+		d.entries = append(d.entries, d.entry(r.Header, item))
+	}
+	return err
+}
+
+// entry makes an event of an item.
+func (d *delivery) entry(h http.Header, item source.Item) entry {
+	e := entry{event: webhook.Event{ID: item.ID, Body: item.Body}, invalid: item.Err}
+	if item.Ignored {
+		e.receipt.Outcome = webhook.Ignored
+	}
+	if item.Err != nil {
+		return e
+	}
+	ev := &e.event
+	ev.SHA256 = d.sum
+	if d.src.Items != nil {
+		ev.SHA256 = sha256.Sum256(ev.Body)
+	}
+	ev.Source, ev.Type = d.src.Name, item.Type
+	ev.Delivery = rand.Text()
+	ev.ReceivedAt = d.readAt
+	ev.ContentType = h.Get("Content-Type")
+	ev.Headers = kept(h, d.src.KeepHeaders)
+	ev.TraceParent = traceParent(h)
+	return e
+}
+
+func kept(h http.Header, names []string) map[string]string {
+	kept := map[string]string{}
+	for _, name := range names {
+		if values := h.Values(name); len(values) > 0 {
+			kept[name] = strings.Join(values, ", ")
+		}
+	}
+	return kept
+}
+
+// https://www.w3.org/TR/trace-context/#traceparent-header
+var validTraceParent = regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$`)
+
+func traceParent(h http.Header) string {
+	if tp := h.Get("Traceparent"); validTraceParent.MatchString(tp) {
+		return tp
+	}
+	return ""
+}
