@@ -111,7 +111,7 @@ func (s sending) body(src source.Source) ([]byte, error) {
 
 // madeUp is a body with all that the source wants in it.
 func (s sending) madeUp(src source.Source) ([]byte, error) {
-	doc := map[string]any{}
+	doc := map[string]any{"sent_as": s.id} // or two of them would be the same bytes, and the second a replay
 	put := func(l source.Locator, value any) {
 		if l.Header == "" {
 			putAt(doc, l.JSON.String(), value)
