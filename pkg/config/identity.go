@@ -29,12 +29,20 @@ var (
 	typeKeys = []string{"text", "number", "optional", "envelope", "or"}
 )
 
-const contentWord = "content"
+// Words that stand for a locator.
+const (
+	contentWord  = "content"
+	deliveryWord = "delivery"
+)
 
 // identity reads the key id.
 func (v value) identity(s *source.Source) {
 	if raw, ok := v.raw(); ok && raw == contentWord {
 		s.ID, s.ContentID = nil, true
+		return
+	}
+	if raw, ok := v.raw(); ok && raw == deliveryWord {
+		s.ID, s.ContentID = []source.Locator{{Delivery: true}}, false
 		return
 	}
 	if v.locators(&s.ID, idKeys) {

@@ -9,19 +9,26 @@ import (
 	"github.com/hookonce/hookonce/pkg/webhook"
 )
 
-// A Locator says where a text is. Header, Form and Text come in this order; if
-// all are "", it is in the JSON document.
+// A Locator says where a text is. Header, Form, Text, Content and Delivery come
+// in this order; if there is none of them, it is in the JSON document.
 type Locator struct {
 	Header string          // a request header
 	Form   string          // a field of a form
 	Text   string          // this very text, where the provider says none
 	JSON   payload.Pointer // into the item, of a source with Items
 
+	// Content is "sha256:" and the hash of the event's bytes.
+	Content bool
+	// Delivery is a new text each time: two copies of a delivery are two events.
+	// It is for providers that only say that there is something to fetch, in the
+	// same words each time.
+	Delivery bool
+
 	// Envelope says that JSON starts at the whole delivery and not at the item.
 	Envelope bool
 	// Number takes a JSON number that is written as an integer too, by its digits.
 	Number bool
-	// Optional says that nothing, or null, may be there. Of the parts of an id at
+	// Optional says that nothing, null or "" may be there. Of the parts of an id at
 	// least one must be there; a missing part is an empty one.
 	Optional bool
 	// Or are places to look at, in turn, if nothing is there.

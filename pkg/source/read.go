@@ -151,6 +151,7 @@ func (s *Source) paths(at *paths) {
 
 // readItem reads one event. The order in which it asks is that of paths.
 func (s *Source) readItem(v *view, item *Item) {
+	v.body = item.Body
 	if item.ID, item.Err = s.readID(v, item.Body); item.Err != nil {
 		return
 	}
@@ -167,8 +168,7 @@ var escape = strings.NewReplacer("%", "%25", ":", "%3A")
 
 func (s *Source) readID(v *view, body []byte) (string, error) {
 	if s.ContentID {
-		sum := sha256.Sum256(body)
-		return "sha256:" + hex.EncodeToString(sum[:]), nil
+		return contentID(body), nil
 	}
 	if len(s.ID) == 1 {
 		id, _, err := v.part(&s.ID[0])
@@ -191,6 +191,11 @@ func (s *Source) readID(v *view, body []byte) (string, error) {
 		return "", s.ID[0].invalid(tooLong)
 	}
 	return id, nil
+}
+
+func contentID(body []byte) string {
+	sum := sha256.Sum256(body)
+	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
 // unknownType is the type of what names none, where the source allows that.

@@ -1,6 +1,7 @@
 package source
 
 import (
+	"crypto/rand"
 	"errors"
 	"net/http"
 
@@ -12,6 +13,7 @@ import (
 // paths, each value once.
 type view struct {
 	header      http.Header
+	body        []byte // of the event
 	form        []byte // nil: the body is none
 	each, whole []payload.Value
 	split       bool // the two differ
@@ -65,20 +67,27 @@ func (v *view) raw(l *Locator, found payload.Value) (s string, there bool, err e
 	switch {
 	case l.Header != "":
 		values := v.header.Values(l.Header)
-		switch len(values) {
-		case 0:
+		switch {
+		case len(values) == 0 || len(values) == 1 && values[0] == "" && l.Optional:
 			return "", false, errMissing
-		case 1:
+		case len(values) == 1:
 			return values[0], true, nil
 		}
 		return "", true, errTwice
 	case l.Form != "":
 		s, err = field(v.form, l.Form)
+		if s == "" && err == nil && l.Optional {
+			err = errMissing
+		}
 		return s, !errors.Is(err, errMissing), err
 	case l.Text != "":
 		return l.Text, true, nil
+	case l.Content:
+		return contentID(v.body), true, nil
+	case l.Delivery:
+		return rand.Text(), true, nil
 	}
-	there = found.Found() && !(found.Kind == payload.Null && l.Optional)
+	there = found.Found() && !(l.Optional && (found.Kind == payload.Null || string(found.Raw) == `""`))
 	if found.Kind == payload.Number && l.Number {
 		s, err = found.Number()
 	} else {
