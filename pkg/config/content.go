@@ -25,6 +25,27 @@ func (m mapping) content(s *source.Source) {
 	}
 	m.key("gzip").choice(&s.Gzip, source.GzipPlain, source.GzipCompressed)
 	m.key("verify_token").text(&s.VerifyToken)
+	handshake := string(s.Handshake)
+	if m.key("handshake").choice(&handshake, "probe", "slack", "meta", "zoom", "discord", "xero", "dropbox", "sns") {
+		s.Handshake = source.Handshake(handshake)
+	}
+}
+
+// challengers are for a provider that wants us to prove that we know the
+// secrets, which are good already.
+func (m mapping) challengers(s *source.Source, how origin) {
+	if s.Handshake != source.HandshakeZoom || s.Verifier == nil {
+		return
+	}
+	secrets, _ := m.key("secrets").secrets(how.preset.Scheme.KeyEncoding)
+	for _, secret := range secrets {
+		v, err := source.ChallengeScheme().Verifier([]string{secret})
+		if err != nil {
+			m.key("secrets").wrong("%s", unquote(err.Error()))
+			return
+		}
+		s.Challengers = append(s.Challengers, v)
+	}
 }
 
 func (v value) kinds() []source.Kind {

@@ -67,6 +67,7 @@ var sourceKeys = []string{
 	"provider", "verify", "secrets", "id", "type", "headers", "ack_status", "max_body",
 	"max_retry", "timeout", "concurrency", "retention", "keep_payload", "keep_details", "handlers",
 	"items", "content", "content_types", "payload_field", "gzip", "ignore", "livemode", "ignore_fields", "verify_token",
+	"handshake",
 	"allow_ips", "public_url", "rate_limit", "replay_window",
 }
 
@@ -81,6 +82,7 @@ func (v value) source(name string) source.Source {
 	m.content(&s)
 	m.filter(&s)
 	s.Verifier = m.verifier(name, how)
+	m.challengers(&s, how)
 	m.limits(&s)
 	m.edges(&s, how)
 	if h := m.key("headers"); h.given() {

@@ -83,6 +83,9 @@ func judge(err error) (code int, message, reason string) {
 	if _, ok := errors.AsType[*unreadableError](err); ok {
 		return http.StatusBadRequest, "Invalid payload: the body could not be read to its end.", "unreadable"
 	}
+	if _, ok := errors.AsType[*source.TokenError](err); ok {
+		return http.StatusForbidden, "Verification failed.", "verify_token"
+	}
 	switch {
 	case errors.Is(err, errUnknownSource):
 		return http.StatusNotFound, "No such source.", "unknown_source"
@@ -123,6 +126,9 @@ func (d *delivery) refuse(c echo.Context, err error) error {
 		a.Events, _ = d.settle(c)
 	} else {
 		d.observe(d.report)
+	}
+	if d.silent() {
+		return c.NoContent(code)
 	}
 	return c.JSON(code, a)
 }
@@ -180,13 +186,16 @@ func (d *delivery) acknowledge(c echo.Context) error {
 // accept sends a 2xx.
 func (d *delivery) accept(c echo.Context, a answer) error {
 	switch {
-	case d.src.AckStatus == http.StatusNoContent:
-		return c.NoContent(http.StatusNoContent)
+	case d.src.AckStatus == http.StatusNoContent || d.silent():
+		return c.NoContent(d.src.AckStatus)
 	case d.src.AnswerBody != "":
 		return c.String(d.src.AckStatus, d.src.AnswerBody)
 	}
 	return c.JSON(d.src.AckStatus, a)
 }
+
+// silent reports whether the provider wants no words in an answer.
+func (d *delivery) silent() bool { return d.src != nil && d.src.Handshake == source.HandshakeXero }
 
 // observe reports to the metrics. The time that an answer took is told once.
 func (d *delivery) observe(r Report) {

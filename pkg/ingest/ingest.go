@@ -89,24 +89,38 @@ func (s *server) receive(c echo.Context) error {
 	d.src, d.report.Source = src, name
 	d.room.bodies = s.Bodies
 	defer d.room.leave()
-	ctx := c.Request().Context()
-	err := d.admit(c.Request())
-	if err == nil {
-		err = d.read(c.Request(), c.Response())
-	}
-	if err == nil {
-		err = d.verify(c.Request())
-	}
-	if err == nil {
-		err = d.understand(c.Request())
-	}
-	if err == nil {
-		err = d.hold(ctx)
-	}
-	if err != nil {
+	if done, err := d.take(c); err != nil {
 		return d.refuse(c, err)
+	} else if done {
+		return nil
 	}
 	return d.acknowledge(c)
+}
+
+// take holds the events of a delivery. It reports true if there was none and
+// the request is answered.
+func (d *delivery) take(c echo.Context) (done bool, err error) {
+	r := c.Request()
+	if err := d.admit(r); err != nil {
+		return false, err
+	}
+	if done, err := d.greetGet(c); done {
+		return true, err
+	}
+	if err := d.read(r, c.Response()); err != nil {
+		return false, err
+	}
+	secret, err := d.verify(r)
+	if err != nil {
+		return false, err
+	}
+	if done, err := d.greetPost(c, secret); done {
+		return true, err
+	}
+	if err := d.understand(r); err != nil {
+		return false, err
+	}
+	return false, d.hold(r.Context())
 }
 
 // A delivery is one request on its way through ingest.
@@ -116,6 +130,7 @@ type delivery struct {
 	readAt  time.Time // when its last byte came; zero before
 	body    []byte
 	sum     [sha256.Size]byte // of body
+	gzipped bool              // body is compressed yet
 	entries []entry
 	single  [1]entry // what entries are, of nearly all deliveries
 	report  Report

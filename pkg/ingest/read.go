@@ -42,15 +42,22 @@ func (d *delivery) checkHead(h http.Header) error {
 	if _, err := d.src.Kind(h); err != nil {
 		return err
 	}
-	if encoding := strings.Join(h["Content-Encoding"], ","); encoding != "" && !strings.EqualFold(encoding, "identity") {
-		return &source.MediaError{Reason: "Content-Encoding must not be used"}
-	}
-	return nil
+	return d.checkEncoding(h)
 }
 
-// verify checks who sent the body.
-func (d *delivery) verify(r *http.Request) error {
-	return d.src.Verify(signature.Request{Method: r.Method, URL: d.Proxies.url(d.src, r), Header: r.Header, Body: d.body}, d.readAt)
+// verify checks who sent the body, and returns the index of the secret that it
+// was signed with.
+func (d *delivery) verify(r *http.Request) (int, error) {
+	if d.gzipped && d.src.Gzip == source.GzipPlain {
+		if err := d.inflate(); err != nil {
+			return -1, err
+		}
+	}
+	secret, err := d.src.Match(signature.Request{Method: r.Method, URL: d.Proxies.url(d.src, r), Header: r.Header, Body: d.body}, d.readAt)
+	if err == nil && d.gzipped {
+		err = d.inflate()
+	}
+	return secret, err
 }
 
 // understand reads the events of a delivery that was verified.

@@ -47,6 +47,9 @@ type Source struct {
 
 	// Handshake is how the provider tries the address before it sends events.
 	Handshake Handshake
+	// Challengers sign what proves to a provider that we know its secret, one for
+	// each secret of Verifier; see [ChallengeScheme].
+	Challengers []*signature.Verifier
 	// VerifyToken is what the provider of a handshake has to know; secret.
 	VerifyToken string
 
@@ -133,6 +136,15 @@ var validName = regexp.MustCompile(`^[a-z0-9_-]{1,64}$`)
 
 // ValidName reports whether a source may be called name.
 func ValidName(name string) bool { return validName.MatchString(name) }
+
+// Match is Verify and says which secret it was, counted from 0; -1 if none was
+// needed.
+func (s *Source) Match(r signature.Request, now time.Time) (int, error) {
+	if s.Verifier == nil {
+		return -1, nil
+	}
+	return s.Verifier.Match(r, now)
+}
 
 // Verify reports, as [webhook.ErrUnverified], a delivery that did not come from
 // the provider. A source without verification takes all.
