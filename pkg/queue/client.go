@@ -15,19 +15,17 @@ import (
 // A Client puts events on their queues. It may be used from many goroutines.
 type Client struct {
 	rdb      redis.UniversalClient
-	asynq    *asynq.Client
+	merger   *merger
+	asynq    *asynq.Client // on the merger
 	settings map[string]Settings
 	now      func() time.Time
 }
 
 // NewClient returns a client for the sources in settings. It does not close rdb.
 func NewClient(rdb redis.UniversalClient, settings map[string]Settings) *Client {
-	return &Client{rdb: rdb, asynq: asynq.NewClientFromRedisClient(rdb), settings: settings, now: time.Now}
+	m := &merger{UniversalClient: rdb}
+	return &Client{rdb: rdb, merger: m, asynq: asynq.NewClientFromRedisClient(m), settings: settings, now: time.Now}
 }
-
-// enqueueTries bounds how often a task that went away between the refusal and
-// the look at it is enqueued again.
-const enqueueTries = 3
 
 // Enqueue puts ev on its source's queue, once: a copy of an event that is in
 // hand or was done lately is a duplicate, one of a dead event sets that event
@@ -36,23 +34,14 @@ const enqueueTries = 3
 // An error wraps [webhook.ErrNotHeld]. The event may be queued nevertheless, if
 // Redis' answer was lost; the provider's next try is then a duplicate.
 func (c *Client) Enqueue(ctx context.Context, ev webhook.Event) (webhook.Receipt, error) {
-	for range enqueueTries {
-		err := c.enqueue(ctx, newTask(ev, false), ev, taskID(ev.ID))
-		if err == nil {
-			return webhook.Receipt{Outcome: webhook.Accepted}, nil
-		}
-		if !errors.Is(err, asynq.ErrTaskIDConflict) {
-			return webhook.Receipt{}, notHeld(ev, err)
-		}
-		found, err := c.meet(ctx, ev)
-		if err != nil {
-			return webhook.Receipt{}, notHeld(ev, err)
-		}
-		if !found.gone {
-			return c.receipt(ctx, ev, found)
-		}
+	found, err := c.enqueue(ctx, newTask(ev, false), ev, taskID(ev.ID))
+	switch {
+	case err != nil:
+		return webhook.Receipt{}, notHeld(ev, err)
+	case found == nil:
+		return webhook.Receipt{Outcome: webhook.Accepted}, nil
 	}
-	return webhook.Receipt{}, notHeld(ev, errors.New("its task came and went with each try"))
+	return c.receipt(ctx, ev, *found)
 }
 
 // unknownTimeout is for sources whose settings are not at hand: longer than
@@ -63,14 +52,25 @@ func notHeld(ev webhook.Event, err error) error {
 	return fmt.Errorf("enqueue %s/%s: %w: %w", ev.Source, ev.ID, webhook.ErrNotHeld, err)
 }
 
-func (c *Client) enqueue(ctx context.Context, t *asynq.Task, ev webhook.Event, id string) error {
+// enqueue returns what it met, if the task was not new.
+func (c *Client) enqueue(ctx context.Context, t *asynq.Task, ev webhook.Event, id string) (*meeting, error) {
 	s, known := c.settings[ev.Source]
 	if !known { // a person sends for an event
 		s.Timeout = unknownTimeout
 	}
-	_, err := c.asynq.EnqueueContext(ctx, t, asynq.TaskID(id), asynq.Queue(ev.Source), asynq.MaxRetry(unlimited),
+	var found meeting
+	_, err := c.asynq.EnqueueContext(context.WithValue(ctx, meetingKey{}, &found), t,
+		asynq.TaskID(id), asynq.Queue(ev.Source), asynq.MaxRetry(unlimited),
 		asynq.Timeout(ceilSecond(s.Timeout)+asynqSlack), asynq.Retention(s.Retention))
-	return err
+	switch {
+	case found.err != nil:
+		return nil, found.err
+	case !errors.Is(err, asynq.ErrTaskIDConflict):
+		return nil, err
+	case found.state == stateArchived: // it runs again, and people shall see it
+		return &found, register(ctx, c.rdb, ev.Source)
+	}
+	return &found, nil
 }
 
 // receipt says what became of a delivery whose event had a task already. A
@@ -84,8 +84,7 @@ func (c *Client) receipt(ctx context.Context, ev webhook.Event, found meeting) (
 		return r, nil
 	}
 	r.OtherBody = true
-	err := c.enqueue(ctx, newTask(ev, true), ev, conflictID(ev.ID, ev.SHA256))
-	if err != nil && !errors.Is(err, asynq.ErrTaskIDConflict) {
+	if _, err := c.enqueue(ctx, newTask(ev, true), ev, conflictID(ev.ID, ev.SHA256)); err != nil {
 		return webhook.Receipt{}, notHeld(ev, err)
 	}
 	return r, nil

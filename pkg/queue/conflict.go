@@ -17,17 +17,11 @@ const (
 	stateCompleted = "completed"
 )
 
-// meetTask looks at the task that refused a new one, and runs it if it is
-// archived, in one step. asynq's Inspector would need three round trips, has no
-// deadline, and reports a task that lost its message as sound.
-//
-// KEYS[1] -> asynq:{<source>}:t:<task>
-// KEYS[2] -> asynq:{<source>}:archived
-// KEYS[3] -> asynq:{<source>}:pending
-// KEYS[4] -> asynq:{<source>}:active
-// ARGV[1] -> task
-// ARGV[2] -> unix time in nanoseconds
-// ARGV[3] -> asynq:{<source>}:
+// meet is a function in Lua that looks at the task that refused a new one, and
+// runs it if it is archived. asynq's Inspector would need three round trips, has
+// no deadline, and reports a task that lost its message as sound. Its arguments
+// are the task's key and id, "asynq:{<source>}:" and the unix time in
+// nanoseconds.
 //
 // A task can be left with a state and in no list: asynq takes it out of one
 // before it finds that it cannot put it into the next, and an AOF may end
@@ -42,81 +36,84 @@ const (
 // The hash is found by its header's encoding in the protobuf message: field 1,
 // length 6, "sha256", field 2, length 64. The last place counts: the body comes
 // before the headers and may hold these bytes too.
-var meetTask = redis.NewScript(`
-if redis.call("EXISTS", KEYS[1]) == 0 then
-	return {"gone", ""}
-end
-local state, msg = unpack(redis.call("HMGET", KEYS[1], "state", "msg"))
-if not state or not msg then
-	return {"broken", ""}
-end
-local sha, from = "", 1
-while true do
-	local _, e = string.find(msg, "\10\6sha256\18\64", from, true)
-	if not e then
-		break
+const meet = `
+local call = redis.call
+local function sha(msg)
+	local found, from = "", 1
+	while true do
+		local _, e = string.find(msg, "\10\6sha256\18\64", from, true)
+		if not e then
+			return found
+		end
+		found, from = string.sub(msg, e + 1, e + 64), e + 1
 	end
-	sha, from = string.sub(msg, e + 1, e + 64), e + 1
 end
-local function listed()
+local function listed(key, id, p, state)
 	if state == "active" then
-		return redis.call("LPOS", KEYS[4], ARGV[1])
+		return call("LPOS", p .. "active", id)
 	elseif state ~= "pending" then
-		return redis.call("ZSCORE", ARGV[3] .. state, ARGV[1])
+		return call("ZSCORE", p .. state, id)
 	end
-	local head = redis.call("LINDEX", KEYS[3], -1)
+	local head = call("LINDEX", p .. "pending", -1)
 	if not head then
 		return false
 	end
-	local since = redis.call("HGET", KEYS[1], "pending_since")
-	local first = redis.call("HGET", ARGV[3] .. "t:" .. head, "pending_since")
+	local since = call("HGET", key, "pending_since")
+	local first = call("HGET", p .. "t:" .. head, "pending_since")
 	if not since or not first or tonumber(since) >= tonumber(first) then
 		return true
 	end
-	return redis.call("LPOS", KEYS[3], ARGV[1])
+	return call("LPOS", p .. "pending", id)
 end
-if state ~= "archived" and not listed() then
-	redis.call("DEL", KEYS[1])
-	redis.call("ZREM", ARGV[3] .. "lease", ARGV[1])
-	return {"gone", ""}
-end
-if state == "archived" then
-	if redis.call("ZREM", KEYS[2], ARGV[1]) == 0 then
+local function meet(key, id, p, now)
+	if call("EXISTS", key) == 0 then
+		return {"gone", ""}
+	end
+	local state, msg = unpack(call("HMGET", key, "state", "msg"))
+	if not state or not msg then
 		return {"broken", ""}
 	end
-	redis.call("LPUSH", KEYS[3], ARGV[1])
-	redis.call("HSET", KEYS[1], "state", "pending", "pending_since", ARGV[2])
+	if state == "archived" then
+		if call("ZREM", p .. "archived", id) == 0 then
+			return {"broken", ""}
+		end
+		call("LPUSH", p .. "pending", id)
+		call("HSET", key, "state", "pending", "pending_since", now)
+	elseif not listed(key, id, p, state) then
+		call("DEL", key)
+		call("ZREM", p .. "lease", id)
+		return {"gone", ""}
+	end
+	return {state, sha(msg)}
 end
-return {state, sha}
-`)
+`
+
+// meetTask meets one task.
+//
+// KEYS[1] -> asynq:{<source>}:t:<task>
+// ARGV[1] -> task
+// ARGV[2] -> unix time in nanoseconds
+// ARGV[3] -> asynq:{<source>}:
+var meetTask = redis.NewScript(meet + `
+return meet(KEYS[1], ARGV[1], ARGV[3], ARGV[2])`)
 
 // A meeting is what became of the task that was there before.
 type meeting struct {
 	gone   bool
 	state  string // before we came
 	sha256 string // of the task's body; "" if unknown
+	err    error  // errBroken, or that the answer makes no sense
 }
 
 var errBroken = errors.New("redis has the task's id and lost its message: delete it with asynqmon or DEL")
 
-// meet looks at the task of ev's id. An archived one runs again, with its
-// queue registered so that people see it.
-func (c *Client) meet(ctx context.Context, ev webhook.Event) (meeting, error) {
-	keys, args := c.meetArgs(ev)
-	m, err := readMeeting(meetTask.Run(ctx, c.rdb, keys, args...))
-	if err == nil && m.state == stateArchived {
-		err = register(ctx, c.rdb, ev.Source)
-	}
-	return m, err
-}
-
 func (c *Client) meetArgs(ev webhook.Event) (keys []string, args []any) {
-	id, p := taskID(ev.ID), prefix(ev.Source)
-	return []string{taskKey(ev.Source, id), p + "archived", p + "pending", p + "active"}, []any{id, c.now().UnixNano(), p}
+	id := taskID(ev.ID)
+	return []string{taskKey(ev.Source, id)}, []any{id, c.now().UnixNano(), prefix(ev.Source)}
 }
 
-func readMeeting(cmd *redis.Cmd) (meeting, error) {
-	answer, err := cmd.StringSlice()
+// readMeeting reads what the function meet returned.
+func readMeeting(answer []string, err error) (meeting, error) {
 	if err != nil {
 		return meeting{}, err
 	}

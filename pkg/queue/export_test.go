@@ -30,3 +30,31 @@ func (m *Memory) Look(ctx context.Context) { m.look(ctx) }
 
 // SetNow lets the repairer believe that it is another time.
 func (r *Repairer) SetNow(now func() time.Time) { r.now = now }
+
+// Waiting is how many tasks wait for the batch under way.
+func Waiting(c *Client) int {
+	c.merger.mu.Lock()
+	defer c.merger.mu.Unlock()
+	return len(c.merger.waiting)
+}
+
+// Ended is how many of them nobody waits for any more.
+func Ended(c *Client) (n int) {
+	c.merger.mu.Lock()
+	defer c.merger.mu.Unlock()
+	for _, e := range c.merger.waiting {
+		if e.ctx.Err() != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// BatchSize is how many of so many tasks, of so many bytes each, go at once.
+func BatchSize(tasks, bytes int) int {
+	waiting := make([]*enqueueing, tasks)
+	for i := range waiting {
+		waiting[i] = &enqueueing{args: []any{make([]byte, bytes)}}
+	}
+	return batchSize(waiting)
+}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookonce/hookonce/pkg/webhook"
@@ -16,31 +15,20 @@ import (
 // one is run, and one that lost its message is replaced.
 func (c *Client) EnqueueKey(ctx context.Context, ev webhook.Event) error {
 	ev.KeyOnly = true
-	for range enqueueTries {
-		err := c.enqueue(ctx, newTask(ev, false), ev, taskID(ev.ID))
-		if err == nil {
-			return nil
-		}
-		if !errors.Is(err, asynq.ErrTaskIDConflict) {
-			return notHeld(ev, err)
-		}
-		found, err := c.meet(ctx, ev)
+	for range 2 {
+		found, err := c.enqueue(ctx, newTask(ev, false), ev, taskID(ev.ID))
 		switch {
-		case errors.Is(err, errBroken):
-			if err := forget(ctx, c.rdb, ev.Source, taskID(ev.ID)); err != nil {
-				return notHeld(ev, err)
-			}
-		case err != nil:
-			return notHeld(ev, err)
-		case !found.gone && found.state != stateCompleted:
+		case err == nil && (found == nil || found.state != stateCompleted):
 			return nil
-		case found.state == stateCompleted: // it did what there was to do then, and Postgres knows of more
-			if err := forget(ctx, c.rdb, ev.Source, taskID(ev.ID)); err != nil {
-				return notHeld(ev, err)
-			}
+		case err != nil && !errors.Is(err, errBroken):
+			return notHeld(ev, err)
+		}
+		// A completed one did what there was to do then, and Postgres knows of more.
+		if err := forget(ctx, c.rdb, ev.Source, taskID(ev.ID)); err != nil {
+			return notHeld(ev, err)
 		}
 	}
-	return notHeld(ev, errors.New("its task came and went with each try"))
+	return notHeld(ev, errors.New("its task came again when it was deleted"))
 }
 
 // Send makes sure that there is a task for each of the events, which Postgres
@@ -62,7 +50,7 @@ func (c *Client) Send(ctx context.Context, events []webhook.Event) (sent int, er
 		return 0, fmt.Errorf("look for %d tasks: %w", len(events), err)
 	}
 	for i, ev := range events {
-		found, err := readMeeting(looks[i])
+		found, err := readMeeting(looks[i].StringSlice())
 		switch {
 		case err != nil && !errors.Is(err, errBroken):
 			return sent, err

@@ -1,0 +1,54 @@
+package queue_test
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/hookonce/hookonce/pkg/devstack/stacktest"
+	"github.com/hookonce/hookonce/pkg/queue"
+	"github.com/hookonce/hookonce/pkg/webhook"
+)
+
+// BenchmarkEnqueue has 128 deliveries wait at once, as the table of BENCH.md
+// does. It also reports what Redis' own thread did for each.
+func BenchmarkEnqueue(b *testing.B) {
+	for name, id := range map[string]func() string{
+		"new":       rand.Text,
+		"duplicate": func() string { return "evt_1" },
+	} {
+		b.Run(name, func(b *testing.B) {
+			rdb, err := queue.Dial(stacktest.Redis(b), queue.IngestProfile(time.Second))
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer rdb.Close()
+			source := stacktest.Source(b)
+			c := queue.NewClient(rdb, map[string]queue.Settings{source: {Timeout: 15 * time.Second, Retention: time.Minute}})
+			body := make([]byte, 500)
+			used := func() (us float64) {
+				var user, sys float64
+				info := rdb.InfoMap(context.Background(), "cpu").Val()["CPU"]
+				fmt.Sscan(info["used_cpu_user_main_thread"], &user)
+				fmt.Sscan(info["used_cpu_sys_main_thread"], &sys)
+				return 1e6 * (user + sys)
+			}
+			before := used()
+			b.ReportAllocs()
+			b.SetParallelism(64)
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					ev := webhook.Event{Source: source, ID: id(), Type: "a.b", Delivery: rand.Text(), ReceivedAt: time.Now(), Body: body}
+					ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+					if _, err := c.Enqueue(ctx, ev); err != nil {
+						b.Error(err)
+					}
+					cancel()
+				}
+			})
+			b.ReportMetric((used()-before)/float64(b.N), "redis-µs/op")
+		})
+	}
+}

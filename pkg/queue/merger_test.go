@@ -1,0 +1,257 @@
+package queue_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hookonce/hookonce/pkg/queue"
+	"github.com/hookonce/hookonce/pkg/webhook"
+)
+
+// A gate holds the first script that enqueues until it is opened, and counts
+// all of them.
+type gate struct {
+	mu      sync.Mutex
+	scripts int
+	reached chan struct{}
+	opened  chan struct{}
+}
+
+func newGate() *gate {
+	return &gate{reached: make(chan struct{}), opened: make(chan struct{})}
+}
+
+func (g *gate) before(cmd redis.Cmder) {
+	if args := cmd.Args(); !strings.HasPrefix(cmd.Name(), "eval") || len(args) < 4 || !strings.Contains(fmt.Sprint(args[3]), ":t:") {
+		return
+	}
+	g.mu.Lock()
+	g.scripts++
+	first := g.scripts == 1
+	g.mu.Unlock()
+	if first {
+		close(g.reached)
+		<-g.opened
+	}
+}
+
+// TestMergerShares lets 300 deliveries of 100 events come while the first one
+// is under way: two scripts carry them, and each is answered as if alone.
+func TestMergerShares(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	other := rigOn(t, r.url, r.source+"-other")
+	r.wantOutcome(r.event("warm", "{}"), webhook.Accepted) // Redis knows the script
+	rdb := dial(t, r.url, queue.IngestProfile(5*time.Second))
+	g := newGate()
+	rdb.AddHook(hook{before: g.before})
+	settings := map[string]queue.Settings{r.source: r.settings[r.source], other.source: r.settings[r.source]}
+	client := queue.NewClient(rdb, settings)
+
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	outcomes := map[string]map[webhook.Receipt]int{}
+	enqueue := func(ev webhook.Event) {
+		receipt, err := client.Enqueue(t.Context(), ev)
+		if err != nil {
+			t.Error(err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		key := ev.Source + "/" + ev.ID
+		if outcomes[key] == nil {
+			outcomes[key] = map[webhook.Receipt]int{}
+		}
+		outcomes[key][receipt]++
+	}
+	wg.Go(func() { enqueue(r.event("first", "{}")) })
+	<-g.reached
+	var started sync.WaitGroup
+	for i := range 120 {
+		started.Add(1)
+		wg.Go(func() {
+			ev := r.event(fmt.Sprintf("evt %d", i%40), fmt.Sprint(i%40))
+			if i%40 >= 20 {
+				ev.Source = other.source
+			}
+			started.Done()
+			enqueue(ev)
+		})
+	}
+	started.Wait()
+	r.eventually("all wait", func() bool { return queue.Waiting(client) == 120 })
+	close(g.opened)
+	wg.Wait()
+
+	if g.scripts != 3 {
+		t.Errorf("%d scripts carried 121 tasks of two queues, want 3: the first, and one for each queue", g.scripts)
+	}
+	if len(outcomes) != 41 {
+		t.Errorf("%d events, want 41", len(outcomes))
+	}
+	duplicate := webhook.Receipt{Outcome: webhook.Duplicate, Layer: "taskid"}
+	for id, got := range outcomes {
+		copies := 2
+		if strings.HasSuffix(id, "/first") {
+			copies = 0
+		}
+		if got[webhook.Receipt{Outcome: webhook.Accepted}] != 1 || got[duplicate] != copies {
+			t.Errorf("%s: %+v, want 1 accepted and %d duplicates", id, got, copies)
+		}
+	}
+	for q, n := range map[*rig]int{r: 22, other: 20} {
+		if info, err := q.inspector.GetQueueInfo(q.source); err != nil || info.Pending != n {
+			t.Errorf("%s: %+v, %v, want %d pending", q.source, info, err, n)
+		}
+	}
+}
+
+// TestMergerAsAsynq lays a task out as asynq's own client does.
+func TestMergerAsAsynq(t *testing.T) {
+	t.Parallel()
+	ours, theirs := newRig(t), newRig(t)
+	ev := ours.event("evt_1", "{}")
+	ours.wantOutcome(ev, webhook.Accepted)
+	s := ours.settings[ours.source]
+	_, err := asynq.NewClientFromRedisClient(theirs.rdb).Enqueue(queue.NewTask(ev, false), asynq.TaskID("evt_1"), asynq.Queue(theirs.source),
+		asynq.MaxRetry(1<<20), asynq.Timeout(s.Timeout+20*time.Second), asynq.Retention(s.Retention))
+	if err != nil {
+		t.Fatal(err)
+	}
+	normal := func(r *rig) (all []string) {
+		for key, content := range r.contents() {
+			msg := r.field("evt_1", "msg") // the order of whose headers is as it comes
+			content = strings.ReplaceAll(content, msg, fmt.Sprintf("(%d bytes)", len(msg)-len(r.source)))
+			content = strings.ReplaceAll(content, r.field("evt_1", "pending_since"), "(time)")
+			all = append(all, strings.ReplaceAll(key+" "+content, r.source, "(source)"))
+		}
+		return all
+	}
+	got, want := normal(ours), normal(theirs)
+	if len(got) != 2 || len(want) != 2 {
+		t.Fatalf("keys: %q and asynq's %q, want a hash and a list", got, want)
+	}
+	if fmt.Sprint(slices.Sorted(slices.Values(got))) != fmt.Sprint(slices.Sorted(slices.Values(want))) {
+		t.Errorf(layoutHint+"\n%q\nasynq's own:\n%q", slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want)))
+	}
+}
+
+// TestMergerGivesUp does not send what nobody waits for any more.
+func TestMergerGivesUp(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	rdb := dial(t, r.url, queue.IngestProfile(5*time.Second))
+	g := newGate()
+	rdb.AddHook(hook{before: g.before})
+	client := queue.NewClient(rdb, r.settings)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if _, err := client.Enqueue(t.Context(), r.event("first", "{}")); err != nil {
+			t.Error(err)
+		}
+	})
+	<-g.reached
+	ctx, giveUp := context.WithCancel(t.Context())
+	wg.Go(func() {
+		if _, err := client.Enqueue(ctx, r.event("given up", "{}")); !errors.Is(err, context.Canceled) || !errors.Is(err, webhook.ErrNotHeld) {
+			t.Errorf("Enqueue = %v, want canceled and not held", err)
+		}
+	})
+	wg.Go(func() {
+		if _, err := client.Enqueue(t.Context(), r.event("patient", "{}")); err != nil {
+			t.Error(err)
+		}
+	})
+	r.eventually("both wait", func() bool { return queue.Waiting(client) == 2 })
+	giveUp()
+	r.eventually("one has given up", func() bool { return queue.Ended(client) == 1 })
+	close(g.opened)
+	wg.Wait()
+	if r.field("given up", "state") != "" {
+		t.Error("sent after its caller gave up")
+	}
+	if r.field("first", "state") != "pending" || r.field("patient", "state") != "pending" {
+		t.Error("the others are not queued")
+	}
+}
+
+// TestMergerFails tells all of a batch, and goes on.
+func TestMergerFails(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	rdb := dial(t, r.url, queue.IngestProfile(5*time.Second))
+	var refuse error = serverError("OOM command not allowed when used memory > 'maxmemory'.")
+	var mu sync.Mutex
+	rdb.AddHook(hook{refuse: func(cmd redis.Cmder) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if strings.HasPrefix(cmd.Name(), "eval") {
+			return refuse
+		}
+		return nil
+	}})
+	client := queue.NewClient(rdb, r.settings)
+	var wg sync.WaitGroup
+	for i := range 20 {
+		wg.Go(func() {
+			_, err := client.Enqueue(t.Context(), r.event(fmt.Sprint(i), "{}"))
+			if !errors.Is(err, webhook.ErrNotHeld) || !strings.Contains(err.Error(), "OOM") {
+				t.Errorf("Enqueue = %v, want not held, and OOM", err)
+			}
+		})
+	}
+	wg.Wait()
+	mu.Lock()
+	refuse = nil
+	mu.Unlock()
+	if receipt, err := client.Enqueue(t.Context(), r.event("1", "{}")); err != nil || receipt.Outcome != webhook.Accepted {
+		t.Errorf("afterwards Enqueue = %+v, %v", receipt, err)
+	}
+}
+
+// TestMergerLimits cuts a batch where Redis would be busy for long.
+func TestMergerLimits(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ tasks, bytes, want int }{
+		{0, 10, 0}, {1, 10, 1}, {128, 10, 128}, {129, 10, 128}, {1000, 10, 128},
+		{20, 64 << 10, 16}, {3, 1 << 20, 1}, {2, 30 << 20, 1},
+	} {
+		if got := queue.BatchSize(tt.tasks, tt.bytes); got != tt.want {
+			t.Errorf("of %d tasks of %d bytes %d go at once, want %d", tt.tasks, tt.bytes, got, tt.want)
+		}
+	}
+}
+
+// TestEnqueueErrors keeps what a breaker asks an error for: asynq's own errors
+// have only the text of it.
+func TestEnqueueErrors(t *testing.T) {
+	t.Parallel()
+	r, server := privateRig(t)
+	r.wantOutcome(r.event("evt_1", "{}"), webhook.Accepted) // asynq registers the queue by another command
+	if err := server.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if _, err := r.client.Enqueue(ctx, r.event("evt_2", "{}")); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Enqueue while Redis hangs = %v, want %v in it", err, context.DeadlineExceeded)
+	}
+	if err := server.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	r.eventually("the dial is refused", func() bool {
+		_, err := r.client.Enqueue(t.Context(), r.event("evt_3", "{}"))
+		op, ok := errors.AsType[*net.OpError](err)
+		return ok && op.Op == "dial"
+	})
+}
