@@ -37,7 +37,7 @@ var mayImport = map[string][]string{
 	"pkg/queue":              {"pkg/webhook"},
 	"pkg/rate":               nil,
 	"pkg/replay":             nil,
-	"pkg/signature":          {"pkg/webhook"},
+	"pkg/signature":          {"pkg/payload", "pkg/webhook"},
 	"pkg/source":             {"pkg/payload", "pkg/signature", "pkg/webhook"},
 	"pkg/sweeper":            {"pkg/source", "pkg/webhook"},
 	"pkg/telemetry":          nil,

@@ -92,7 +92,7 @@ func TestReport(t *testing.T) {
 		{"not held", toDefault(payment), webhook.Receipt{}, webhook.ErrNotHeld, ingest.Report{Source: "default", Outcome: "error", Reason: "not_held", Took: 2 * took}},
 		{"invalid", toDefault(`{}`), webhook.Receipt{}, nil, ingest.Report{Source: "default", Outcome: "error", Reason: "invalid", Took: took}},
 		{"no signature", to("/webhooks/github"), webhook.Receipt{}, nil, ingest.Report{Source: "github", Outcome: "error", Reason: "missing_header", Took: took}},
-		{"wrong signature", wrong, webhook.Receipt{}, nil, ingest.Report{Source: "github", Outcome: "error", Reason: "no_match", Took: took}},
+		{"wrong signature", wrong, webhook.Receipt{}, nil, ingest.Report{Source: "github", Outcome: "error", Reason: "body_altered", Took: took}},
 		{"too old", toStripe(t, `{}`, noon.Add(-time.Hour)), webhook.Receipt{}, nil, ingest.Report{Source: "stripe", Outcome: "error", Reason: "too_old", Took: took}},
 		{"too large", to("/webhooks/small"), webhook.Receipt{}, nil, ingest.Report{Source: "small", Outcome: "error", Reason: "too_large"}},
 		{"method", get, webhook.Receipt{}, nil, ingest.Report{Source: "default", Outcome: "error", Reason: "method"}},

@@ -15,10 +15,26 @@ const (
 	// MalformedHeader means that such a header is empty or too long, has too many
 	// entries, two timestamps or none, or no entry that could be a signature.
 	MalformedHeader Reason = "malformed_header"
-	// MalformedTimestamp means that the timestamp is not 1–12 decimal digits.
+	// UnknownScheme means that there are signatures, but only of versions that
+	// are not ours or not good enough: v0, v9, SHA-1.
+	UnknownScheme Reason = "unknown_scheme"
+	// MalformedBody means that the body, which has to be read before the
+	// signature can be checked, is neither JSON nor a form.
+	MalformedBody Reason = "malformed_body"
+	// MissingField means that the signature or the timestamp is not in the body.
+	MissingField Reason = "missing_field"
+	// MalformedField means that what is there in the body cannot be one.
+	MalformedField Reason = "malformed_field"
+	// MalformedTimestamp means that the timestamp is not in the scheme's unit:
+	// not 1–12 decimal digits, if that is seconds.
 	MalformedTimestamp Reason = "malformed_timestamp"
+	// UnknownURL means that the URL is signed and we do not know it.
+	UnknownURL Reason = "unknown_url"
 	// NoMatch means that no secret made any of the signatures over this body.
 	NoMatch Reason = "no_match"
+	// BodyAltered means that a secret made the signature, but over a body that
+	// reads like this one: a newline more or less, or the JSON written anew.
+	BodyAltered Reason = "body_altered"
 	// TooOld means that the signature is right, but from too long ago.
 	TooOld Reason = "too_old"
 	// InFuture means that the signature is right, but from a time too far ahead.
@@ -29,7 +45,7 @@ const (
 // It quotes nothing of the delivery, so it can be logged as it is.
 type Error struct {
 	Reason Reason
-	Header string // the header that is to blame; the signature's if no other is
+	Header string // the header that is to blame, or the place in the body; the signature's if no other is
 }
 
 func (e *Error) Error() string {

@@ -1,6 +1,9 @@
 package signature
 
 import (
+	"crypto"
+	"crypto/ed25519"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
@@ -8,21 +11,30 @@ import (
 	"strings"
 )
 
+// A key is a secret, ready for use: bytes that are shared, or a public key.
+type key struct {
+	shared  []byte // of Token and Basic: a hash of it, so that all have one length
+	public  crypto.PublicKey
+	private crypto.Signer // only of a signer
+}
+
 // keys decodes the secrets. Its errors number the secrets from 1 and quote
 // nothing of them; so they wrap no error of a decoder, which would.
-func (s Scheme) keys(secrets []string) ([][]byte, error) {
+func (s Scheme) keys(secrets []string, signer bool) ([]key, error) {
 	var errs []error
-	switch s.KeyEncoding {
-	case "", "hex", "base64", "whsec":
+	switch {
+	case s.Kind != HMAC && s.Kind != Hash && s.KeyEncoding != "":
+		errs = append(errs, fmt.Errorf("key encoding %q: is for hmac and hash alone", s.KeyEncoding))
+	case s.KeyEncoding == "", s.KeyEncoding == "hex", s.KeyEncoding == "base64", s.KeyEncoding == "whsec":
 	default:
 		errs = append(errs, fmt.Errorf("key encoding %q: want hex, base64, whsec or none", s.KeyEncoding))
 	}
 	if len(secrets) == 0 {
 		errs = append(errs, errors.New("no secret"))
 	}
-	keys := make([][]byte, 0, len(secrets))
+	keys := make([]key, 0, len(secrets))
 	for i, secret := range secrets {
-		key, err := s.key(secret)
+		key, err := s.key(secret, signer)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("secret %d: %w", i+1, err))
 		}
@@ -31,36 +43,98 @@ func (s Scheme) keys(secrets []string) ([][]byte, error) {
 	return keys, errors.Join(errs...)
 }
 
-func (s Scheme) key(secret string) ([]byte, error) {
+// CheckSecret says what is wrong with a secret of the scheme. The error quotes
+// nothing of it.
+func (s Scheme) CheckSecret(secret string) error {
+	errs := make([]error, 0, 1+len(s.Or))
+	_, err := s.key(secret, false)
+	errs = append(errs, err)
+	for _, other := range s.Or {
+		errs = append(errs, other.CheckSecret(secret))
+	}
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s Scheme) key(secret string, signer bool) (key, error) {
+	if isPEM(secret) {
+		secret = strings.TrimSpace(secret)
+	}
 	switch strings.TrimSpace(secret) {
 	case secret:
 	case "":
-		return nil, errors.New("blank")
+		return key{}, errors.New("blank")
 	default:
-		return nil, errors.New("white space before or after it, which would never match: was it pasted with a newline?")
+		return key{}, errors.New("white space before or after it, which would never match: was it pasted with a newline?")
 	}
 	if secret == "" {
-		return nil, errors.New("empty")
+		return key{}, errors.New("empty")
 	}
-	key, ok := []byte(secret), true
+	switch s.Kind {
+	case Ed25519, ECDSA, RSA:
+		return s.publicKey(secret, signer)
+	case Basic:
+		if user, _, ok := strings.Cut(secret, ":"); !ok || user == "" {
+			return key{}, errors.New("want user:password")
+		}
+		fallthrough
+	case Token:
+		sum := sha256.Sum256([]byte(secret))
+		return key{shared: sum[:]}, nil
+	}
+	if s.PublicPrefix != "" && (strings.HasPrefix(secret, "whpk_") || strings.HasPrefix(secret, "whsk_")) {
+		return standardKey(secret, signer)
+	}
+	return s.sharedKey(secret)
+}
+
+func (s Scheme) sharedKey(secret string) (key, error) {
+	shared, ok := []byte(secret), true
 	switch s.KeyEncoding {
 	case "hex":
-		key, ok = decodeHex(secret)
+		shared, ok = decodeHex(secret)
 	case "base64":
-		key, ok = decodeBase64(secret)
+		shared, ok = decodeBase64(secret)
 	case "whsec":
-		key, ok = decodeBase64(strings.TrimPrefix(secret, "whsec_"))
+		shared, ok = decodeBase64(strings.TrimPrefix(secret, "whsec_"))
 	}
 	switch {
 	case !ok:
 		if s.KeyEncoding == "whsec" {
-			return nil, errors.New("cannot be decoded as whsec: want whsec_ and base64, as openssl rand -base64 24 makes it")
+			return key{}, errors.New("cannot be decoded as whsec: want whsec_ and base64, as openssl rand -base64 24 makes it")
 		}
-		return nil, fmt.Errorf("cannot be decoded as %s", s.KeyEncoding)
-	case len(key) == 0:
-		return nil, errors.New("decodes to an empty key")
+		return key{}, fmt.Errorf("cannot be decoded as %s", s.KeyEncoding)
+	case len(shared) == 0:
+		return key{}, errors.New("decodes to an empty key")
 	}
-	return key, nil
+	return key{shared: shared}, nil
+}
+
+// standardKey reads an Ed25519 key as Standard Webhooks writes it.
+func standardKey(secret string, signer bool) (key, error) {
+	text, isPublic := strings.CutPrefix(secret, "whpk_")
+	if isPublic {
+		raw, ok := decodeBase64(text)
+		switch {
+		case !ok || len(raw) != ed25519.PublicKeySize:
+			return key{}, errors.New("cannot be decoded as whpk: want whpk_ and 32 bytes in base64")
+		case signer:
+			return key{}, errPublicOnly
+		}
+		return key{public: ed25519.PublicKey(raw)}, nil
+	}
+	if !signer {
+		return key{}, errPrivate
+	}
+	raw, ok := decodeBase64(strings.TrimPrefix(secret, "whsk_"))
+	if !ok || len(raw) != ed25519.SeedSize && len(raw) != ed25519.PrivateKeySize {
+		return key{}, errors.New("cannot be decoded as whsk: want whsk_ and 64 bytes in base64")
+	}
+	return private(ed25519.NewKeyFromSeed(raw[:ed25519.SeedSize])), nil
 }
 
 func decodeHex(s string) ([]byte, bool) {

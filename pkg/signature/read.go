@@ -11,43 +11,70 @@ import (
 const (
 	maxValue   = 4 << 10
 	maxEntries = 16
-	maxDigits  = 12 // of a timestamp: enough for 30,000 years
 )
 
 // strict refuses encodings that differ from a valid one in their unused bits.
 var strict = base64.StdEncoding.Strict()
 
-// read takes the signatures, the timestamp and the id out of the headers, puts
-// them into m, and returns the timestamp as a number too.
-func (v *Verifier) read(m *scratch, h http.Header) (sentAt int64, err error) {
-	value, err := one(h, v.scheme.Header)
-	if err != nil {
-		return 0, err
+// read takes the signatures and all that is signed out of the request, puts
+// them into m, and returns the timestamp as a number. Values of the body are
+// looked for in doc.
+func (v *Verifier) read(m *scratch, r Request, doc []byte) (sentAt int64, err error) {
+	m.reset()
+	if len(v.inside.pointers) > 0 && !v.readsLate() {
+		if err := v.inside.open(m, r.Header, doc); err != nil {
+			return 0, err
+		}
 	}
-	timestamp, err := v.readSignatures(m, value)
+	timestamp, err := v.readSignatures(m, r.Header)
 	if err != nil {
 		return 0, err
 	}
 	if name := v.scheme.TimestampHeader; name != "" {
-		if timestamp, err = one(h, name); err != nil {
+		if timestamp, err = one(r.Header, name); err != nil {
 			return 0, err
 		}
 	}
-	if uses(v.signed, timestampPart) {
-		var ok bool
-		if sentAt, ok = parseUnix(timestamp); !ok {
-			return 0, &Error{MalformedTimestamp, v.timestampHeader()}
+	if v.signed.uses(timestampPart) {
+		if sentAt, err = v.readTimestamp(m, timestamp); err != nil {
+			return 0, err
 		}
 	}
-	m.timestamp = append(m.timestamp[:0], timestamp...)
-	m.id = m.id[:0]
 	if name := v.scheme.IDHeader; name != "" {
-		id, err := one(h, name)
+		id, err := one(r.Header, name)
 		if err != nil {
 			return 0, err
 		}
 		m.id = append(m.id, id...)
 	}
+	return sentAt, v.readMore(m, r)
+}
+
+// readMore reads what only some schemes sign.
+func (v *Verifier) readMore(m *scratch, r Request) error {
+	for _, s := range v.signed.segments {
+		if s.part == headerPart {
+			if _, err := one(r.Header, s.header); err != nil {
+				return err
+			}
+			m.headers = r.Header
+		}
+	}
+	if err := v.readURL(m, r); err != nil {
+		return err
+	}
+	return v.readForm(m, r)
+}
+
+func (v *Verifier) readTimestamp(m *scratch, text string) (int64, error) {
+	if v.inside.timestamp >= 0 {
+		text = m.values[v.inside.timestamp]
+	}
+	sentAt, ok := v.scheme.parseTime(text)
+	if !ok {
+		return 0, &Error{MalformedTimestamp, v.timestampPlace()}
+	}
+	m.timestamp = append(m.timestamp, text...)
 	return sentAt, nil
 }
 
@@ -65,30 +92,90 @@ func one(h http.Header, name string) (string, error) {
 	return values[0], nil
 }
 
-// readSignatures takes the header apart. One entry that can be decoded is
-// enough; the others may be of a version that is not ours, or damaged.
-func (v *Verifier) readSignatures(m *scratch, value string) (timestamp string, err error) {
+// readSignatures takes the signatures from where they are.
+func (v *Verifier) readSignatures(m *scratch, h http.Header) (timestamp string, err error) {
+	s := &v.scheme
+	if v.inside.signature >= 0 {
+		return "", v.readSignatureAt(m)
+	}
+	if len(s.MoreHeaders) > 0 {
+		return "", v.readHeaders(m, h)
+	}
+	value, err := one(h, s.Header)
+	if err != nil {
+		if s.OldHeader != "" && len(h[s.Header]) == 0 && len(h[s.OldHeader]) > 0 {
+			err = &Error{UnknownScheme, s.OldHeader}
+		}
+		return "", err
+	}
+	return v.readEntries(m, s.Header, value)
+}
+
+// readHeaders takes the signatures from all headers that may have one. One that
+// can be decoded is enough.
+func (v *Verifier) readHeaders(m *scratch, h http.Header) error {
+	var first error
+	decoded := false
+	for i := range len(v.scheme.MoreHeaders) + 1 {
+		name := v.scheme.Header
+		if i > 0 {
+			name = v.scheme.MoreHeaders[i-1]
+		}
+		if len(h[name]) == 0 {
+			continue
+		}
+		value, err := one(h, name)
+		if err == nil {
+			_, err = v.readEntries(m, name, value)
+		}
+		decoded = decoded || err == nil
+		if err != nil && first == nil {
+			first = err
+		}
+	}
+	if first == nil && !decoded {
+		first = &Error{MissingHeader, v.scheme.Header}
+	}
+	if decoded {
+		return nil
+	}
+	return first
+}
+
+// readEntries takes a header apart. One entry that can be decoded is enough;
+// the others may be of a version that is not ours, or damaged.
+func (v *Verifier) readEntries(m *scratch, name, value string) (timestamp string, err error) {
 	var (
 		s          = &v.scheme
 		timestamps int
 		decoded    bool
+		ours       bool // there is an entry that is not of another version
+		others     bool
 	)
-	m.signatures, m.kept = m.signatures[:0], m.kept[:0]
 	for n, more := 0, true; more; n++ {
 		if n == maxEntries {
-			return "", &Error{MalformedHeader, s.Header}
+			return "", &Error{MalformedHeader, name}
 		}
 		var entry string
 		entry, value, more = s.cut(value)
 		if t, ok := s.timestampEntry(entry); ok {
 			timestamp = t
 			timestamps++
-		} else if encoded, ok := s.signatureEntry(entry); ok && m.decode(s.Encoding, encoded) {
+			continue
+		}
+		encoded, public, ok := m.signatureEntry(s, entry)
+		if ok && m.decode(s.Encoding, encoded, public) {
 			decoded = true
 		}
+		other := s.otherVersion(entry)
+		others = others || other
+		ours = ours || ok && !other
 	}
-	if !decoded || s.TimestampField != "" && timestamps != 1 {
-		return "", &Error{MalformedHeader, s.Header}
+	switch {
+	case !decoded && others && !ours:
+		return "", &Error{UnknownScheme, name}
+	case !decoded || s.TimestampField != "" && timestamps != 1:
+		return "", &Error{MalformedHeader, name}
 	}
 	return timestamp, nil
 }
@@ -107,31 +194,30 @@ func (s *Scheme) timestampEntry(entry string) (string, bool) {
 	return strings.CutPrefix(entry[len(s.TimestampField):], "=")
 }
 
-func (s *Scheme) signatureEntry(entry string) (string, bool) {
-	encoded, ok := strings.CutPrefix(entry, s.Prefix)
-	return encoded, ok || s.PrefixOptional
-}
-
-// timestampHeader names the header that the timestamp is in.
-func (v *Verifier) timestampHeader() string {
-	if v.scheme.TimestampHeader != "" {
-		return v.scheme.TimestampHeader
-	}
-	return v.scheme.Header
-}
-
-// parseUnix takes digits only: a sign, a fraction or a space is not what the
-// providers write, and what is signed is the text.
-func parseUnix(s string) (int64, bool) {
-	if s == "" || len(s) > maxDigits {
-		return 0, false
-	}
-	var n int64
-	for _, c := range []byte(s) {
-		if c < '0' || c > '9' {
-			return 0, false
+// signatureEntry returns the encoded signature of an entry that is ours.
+func (m *scratch) signatureEntry(s *Scheme, entry string) (encoded string, public, ok bool) {
+	if m.public && s.PublicPrefix != "" {
+		if encoded, ok := strings.CutPrefix(entry, s.PublicPrefix); ok {
+			return encoded, true, true
 		}
-		n = 10*n + int64(c-'0')
 	}
-	return n, true
+	encoded, ok = strings.CutPrefix(entry, s.Prefix)
+	ok = ok || s.PrefixOptional
+	if s.Kind == HMAC || s.Kind == Hash {
+		return encoded, false, ok && m.shared
+	}
+	return encoded, true, ok
+}
+
+// otherVersion reports whether an entry looks like one of another version: a
+// name that is not ours, "=" or ",", and something.
+func (s *Scheme) otherVersion(entry string) bool {
+	end := strings.IndexAny(entry, "=,")
+	if s.Prefix == "" || end < 1 || end > 16 || strings.Trim(entry[end:], "=,") == "" {
+		return false
+	}
+	name := entry[:end]
+	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	return strings.IndexByte(letters, name[0]) >= 0 && strings.Trim(name, letters+"0123456789-_") == "" &&
+		!strings.EqualFold(entry[:end+1], s.Prefix)
 }

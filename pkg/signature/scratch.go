@@ -1,43 +1,86 @@
 package signature
 
 import (
+	"bytes"
 	"crypto/hmac"
+	"crypto/sha256"
 	"encoding/hex"
 	"hash"
+	"hash/crc32"
+	"io"
+	"strconv"
 	"strings"
 )
 
 // A scratch is the memory of one verification, used again and again: nothing is
-// allocated for a delivery that verifies, and a key is prepared only once.
+// allocated for a delivery that an HMAC verifies, and a key is prepared only once.
 type scratch struct {
-	macs       []hash.Hash // one for each secret
-	sums       [][]byte    // what each of them makes of the delivery
-	signatures [][]byte    // the decoded entries that have the right length
+	keys           []key
+	shared, public bool        // there are keys of that kind
+	macs           []hash.Hash // one for each shared key, else nil
+	sums           [][]byte    // what each of them makes of the delivery
+
+	signatures []entry // the decoded entries that could be ours
 	id         []byte
 	timestamp  []byte
+	url        []byte   // the one that is tried now
+	urls       []string // all that are to be tried
+	method     []byte
+	form       []byte
+	otherBody  bool     // the URL has the hash of another body
+	values     []string // of the body
+	headers    map[string][]string
 
-	size    int    // of a signature
-	decoded []byte // room for the longest entry
-	kept    []byte // what signatures points into
+	text    bytes.Buffer // what a public key verifies
+	size    int          // of a signature by a shared key
+	decoded []byte       // room for the longest entry
+	kept    []byte       // what signatures points into
 }
 
-func newScratch(newHash func() hash.Hash, keys [][]byte) *scratch {
+// An entry is one signature of the header.
+type entry struct {
+	bytes  []byte
+	public bool // made with a private key
+}
+
+func newScratch(s *Scheme, keys []key) *scratch {
 	m := &scratch{
-		size:       newHash().Size(),
-		signatures: make([][]byte, 0, maxEntries),
+		keys:       keys,
+		signatures: make([]entry, 0, maxEntries),
 		decoded:    make([]byte, maxValue),
+		macs:       make([]hash.Hash, len(keys)),
+		sums:       make([][]byte, len(keys)),
 	}
-	m.kept = make([]byte, 0, maxEntries*m.size)
-	for _, key := range keys {
-		m.macs = append(m.macs, hmac.New(newHash, key))
-		m.sums = append(m.sums, make([]byte, 0, m.size))
+	if s.Kind == HMAC || s.Kind == Hash {
+		m.size = hashes[s.Algorithm]().Size()
+	}
+	m.kept = make([]byte, 0, maxEntries*max(m.size, 64))
+	for i, key := range keys {
+		switch {
+		case key.public != nil:
+			m.public = true
+			continue
+		case s.Kind == HMAC:
+			m.macs[i] = hmac.New(hashes[s.Algorithm], key.shared)
+		case s.Kind == Hash:
+			m.macs[i] = hashes[s.Algorithm]()
+		}
+		m.shared = true
+		m.sums[i] = make([]byte, 0, m.size)
 	}
 	return m
 }
 
+// reset forgets the delivery before.
+func (m *scratch) reset() {
+	m.signatures, m.kept, m.urls = m.signatures[:0], m.kept[:0], m.urls[:0]
+	m.id, m.timestamp, m.url, m.form = m.id[:0], m.timestamp[:0], m.url[:0], m.form[:0]
+	m.values, m.headers, m.otherBody = nil, nil, false
+}
+
 // decode reports whether encoded is well formed, and keeps it if it could be
 // one of ours; another length is simply no match.
-func (m *scratch) decode(encoding, encoded string) bool {
+func (m *scratch) decode(encoding, encoded string, public bool) bool {
 	n, err := 0, error(nil)
 	if encoding == "hex" {
 		n, err = hex.Decode(m.decoded, []byte(encoded))
@@ -47,41 +90,67 @@ func (m *scratch) decode(encoding, encoded string) bool {
 	if err != nil || n == 0 {
 		return false
 	}
-	if n == m.size {
+	if n == m.size || public {
 		from := len(m.kept)
 		m.kept = append(m.kept, m.decoded[:n]...)
-		m.signatures = append(m.signatures, m.kept[from:])
+		m.signatures = append(m.signatures, entry{m.kept[from:], public})
 	}
 	return true
 }
 
-// sum computes for each secret what the signature has to be.
-func (m *scratch) sum(signed []segment, body []byte) {
+// sum computes for each shared key what the signature has to be.
+func (m *scratch) sum(signed *template, r Request) {
 	for i, mac := range m.macs {
-		mac.Reset()
-		for _, s := range signed {
-			switch s.part {
-			case literalPart:
-				mac.Write(s.literal)
-			case idPart:
-				mac.Write(m.id)
-			case timestampPart:
-				mac.Write(m.timestamp)
-			case bodyPart:
-				mac.Write(body)
-			}
+		if mac == nil {
+			continue
 		}
+		mac.Reset()
+		m.write(mac, signed, r, m.keys[i].shared)
 		m.sums[i] = mac.Sum(m.sums[i][:0])
 	}
 }
 
-// match returns the index of the first secret that made one of the signatures,
-// or -1. It compares all with all, so its time says nothing of where.
+// write writes the signed text.
+func (m *scratch) write(w io.Writer, signed *template, r Request, secret []byte) {
+	for _, s := range signed.segments {
+		switch s.part {
+		case literalPart:
+			w.Write(s.literal)
+		case idPart:
+			w.Write(m.id)
+		case timestampPart:
+			w.Write(m.timestamp)
+		case bodyPart:
+			w.Write(r.Body)
+		case urlPart:
+			w.Write(m.url)
+		case methodPart:
+			m.method = append(m.method[:0], r.Method...)
+			w.Write(m.method)
+		case formPart:
+			w.Write(m.form)
+		case sha256Part:
+			sum := sha256.Sum256(r.Body)
+			w.Write(hex.AppendEncode(nil, sum[:]))
+		case crc32Part:
+			w.Write(strconv.AppendUint(nil, uint64(crc32.ChecksumIEEE(r.Body)), 10))
+		case secretPart:
+			w.Write(secret)
+		case headerPart:
+			io.WriteString(w, m.headers[s.header][0])
+		case valuePart:
+			io.WriteString(w, m.values[s.value])
+		}
+	}
+}
+
+// match returns the index of the first shared key that made one of the
+// signatures, or -1. It compares all with all, so its time says nothing of where.
 func (m *scratch) match() int {
 	found := -1
 	for i, sum := range m.sums {
-		for _, signature := range m.signatures {
-			if hmac.Equal(sum, signature) && found < 0 {
+		for _, s := range m.signatures {
+			if hmac.Equal(sum, s.bytes) && found < 0 && !s.public {
 				found = i
 			}
 		}

@@ -4,43 +4,17 @@ import (
 	"crypto/sha1"
 	"crypto/sha256"
 	"crypto/sha512"
-	"encoding/base64"
-	"encoding/hex"
 	"errors"
 	"hash"
 	"net/http"
-	"strconv"
+	"slices"
 	"sync"
 	"time"
+
+	"github.com/hookonce/hookonce/pkg/payload"
 )
 
 var hashes = map[string]func() hash.Hash{"sha1": sha1.New, "sha256": sha256.New, "sha512": sha512.New}
-
-// A Verifier checks deliveries against a scheme and the secrets of one source.
-// It is safe for concurrent use. The keys are out of reach of its printed form.
-type Verifier struct {
-	scheme Scheme // with canonical header names
-	signed []segment
-	memory sync.Pool // of *scratch, each with the keyed hashes
-}
-
-// Verifier makes a verifier that accepts what any of the secrets signed, which
-// is how a secret is changed without a gap. The error names all that is wrong
-// with the scheme and the secrets at once, and quotes nothing of a secret.
-func (s Scheme) Verifier(secrets []string) (*Verifier, error) {
-	signed, templateErr := compile(s.Signed)
-	keys, keyErr := s.keys(secrets)
-	if err := errors.Join(templateErr, s.check(signed), keyErr); err != nil {
-		return nil, err
-	}
-	s.Header = http.CanonicalHeaderKey(s.Header)
-	s.TimestampHeader = http.CanonicalHeaderKey(s.TimestampHeader)
-	s.IDHeader = http.CanonicalHeaderKey(s.IDHeader)
-	v := &Verifier{scheme: s, signed: signed}
-	newHash := hashes[s.Algorithm]
-	v.memory.New = func() any { return newScratch(newHash, keys) }
-	return v, nil
-}
 
 // A Request is what of a delivery can be signed.
 type Request struct {
@@ -48,6 +22,73 @@ type Request struct {
 	URL    string      // absolute, as the provider calls it; "" if that is not known
 	Header http.Header // with canonical names, as net/http makes them
 	Body   []byte      // byte for byte as it came
+}
+
+// A Verifier checks deliveries against a scheme and the secrets of one source.
+// It is safe for concurrent use. The keys are out of reach of its printed form.
+type Verifier struct {
+	scheme  Scheme // with canonical header names
+	signed  template
+	inside  places
+	items   payload.Pointer
+	memory  sync.Pool // of *scratch, each with the keyed hashes
+	secrets func() []string
+	or      []*Verifier
+}
+
+// Verifier makes a verifier that accepts what any of the secrets signed, which
+// is how a secret is changed without a gap. The error names all that is wrong
+// with the scheme and the secrets at once, and quotes nothing of a secret.
+func (s Scheme) Verifier(secrets []string) (*Verifier, error) { return s.verifier(secrets, false) }
+
+// Signer makes a verifier that can sign too if the scheme has public keys: the
+// secret is then the private one, in PEM. For other schemes it is the secret.
+func (s Scheme) Signer(secret string) (*Verifier, error) { return s.verifier([]string{secret}, true) }
+
+// Check returns all that is wrong with the scheme.
+func (s Scheme) Check() error {
+	signed, err := s.compile()
+	errs := []error{err, s.check(&signed)}
+	for _, other := range s.Or {
+		errs = append(errs, other.Check())
+	}
+	return errors.Join(errs...)
+}
+
+func (s Scheme) verifier(secrets []string, signer bool) (*Verifier, error) {
+	signed, templateErr := s.compile()
+	keys, keyErr := s.keys(secrets, signer)
+	if err := errors.Join(templateErr, s.check(&signed), keyErr); err != nil {
+		return nil, err
+	}
+	secrets = slices.Clone(secrets)
+	v := &Verifier{scheme: s.canonical(), signed: signed, inside: s.places(&signed), secrets: func() []string { return secrets }}
+	v.items, _ = payload.ParsePointer(s.Items) // which was checked
+	v.memory.New = func() any { return newScratch(&v.scheme, keys) }
+	for _, other := range s.Or {
+		or, err := other.verifier(secrets, signer)
+		if err != nil {
+			return nil, err
+		}
+		v.or = append(v.or, or)
+	}
+	return v, nil
+}
+
+// canonical brings the names of the headers into the form of net/http.
+func (s Scheme) canonical() Scheme {
+	s.Header = http.CanonicalHeaderKey(s.Header)
+	s.OldHeader = http.CanonicalHeaderKey(s.OldHeader)
+	s.TimestampHeader = http.CanonicalHeaderKey(s.TimestampHeader)
+	s.IDHeader = http.CanonicalHeaderKey(s.IDHeader)
+	s.MoreHeaders = slices.Clone(s.MoreHeaders)
+	for i, name := range s.MoreHeaders {
+		s.MoreHeaders[i] = http.CanonicalHeaderKey(name)
+	}
+	if s.Kind == Basic {
+		s.Prefix = "Basic "
+	}
+	return s
 }
 
 // Verify reports whether r came from a holder of one of the secrets, and
@@ -63,19 +104,66 @@ func (v *Verifier) Verify(r Request, now time.Time) error {
 // Whether the timestamp is recent is asked last, so "too old" is only ever said
 // of what the provider did sign: a wrong secret is not mistaken for a wrong clock.
 func (v *Verifier) Match(r Request, now time.Time) (int, error) {
+	secret, err := v.match(r, now)
+	for _, other := range v.or {
+		if !elsewhere(err) {
+			break
+		}
+		again, otherErr := other.match(r, now)
+		if !elsewhere(otherErr) || absent(err) {
+			secret, err = again, otherErr
+		}
+	}
+	return secret, err
+}
+
+// elsewhere reports whether the signature could be one of another scheme.
+func elsewhere(err error) bool {
+	e, ok := errors.AsType[*Error](err)
+	return ok && slices.Contains([]Reason{MissingHeader, MalformedHeader, UnknownScheme, MissingField}, e.Reason)
+}
+
+// absent reports whether there was nothing at all to look at.
+func absent(err error) bool {
+	e, ok := errors.AsType[*Error](err)
+	return ok && (e.Reason == MissingHeader || e.Reason == MissingField)
+}
+
+// match is Match of the scheme itself, without the others.
+func (v *Verifier) match(r Request, now time.Time) (int, error) {
 	m := v.memory.Get().(*scratch)
 	defer v.memory.Put(m)
-	sentAt, err := v.read(m, r.Header)
+	if v.scheme.Kind == Token || v.scheme.Kind == Basic {
+		return v.matchToken(m, r.Header)
+	}
+	if v.scheme.Items != "" {
+		return v.matchItems(m, r, now)
+	}
+	return v.matchOne(m, r, r.Body, now)
+}
+
+// matchOne checks one signature; values of the body are looked for in doc.
+func (v *Verifier) matchOne(m *scratch, r Request, doc []byte, now time.Time) (int, error) {
+	sentAt, err := v.read(m, r, doc)
 	if err != nil {
 		return -1, err
 	}
 	secret := -1
 	if len(m.signatures) > 0 { // garbage costs no hash
-		m.sum(v.signed, r.Body)
-		secret = m.match()
+		if secret = v.prove(m, r); secret < 0 && v.altered(m, r) {
+			return -1, &Error{BodyAltered, v.scheme.place()}
+		}
 	}
 	if secret < 0 {
-		return -1, &Error{NoMatch, v.scheme.Header}
+		return -1, &Error{NoMatch, v.scheme.place()}
+	}
+	if m.otherBody {
+		return -1, &Error{BodyAltered, v.scheme.URLBodyHash}
+	}
+	if v.readsLate() {
+		if sentAt, err = v.readLate(m, r); err != nil {
+			return -1, err
+		}
 	}
 	if err := v.fresh(sentAt, now); err != nil {
 		return -1, err
@@ -83,54 +171,45 @@ func (v *Verifier) Match(r Request, now time.Time) (int, error) {
 	return secret, nil
 }
 
-// fresh compares in whole seconds, since that is all the provider tells us; a
-// fraction of ours must not decide at the boundary.
-func (v *Verifier) fresh(sentAt int64, now time.Time) error {
-	allowed := int64(v.scheme.Tolerance / time.Second)
-	switch age := now.Unix() - sentAt; {
-	case allowed == 0:
-		return nil
-	case age > allowed:
-		return &Error{TooOld, v.timestampHeader()}
-	case -age > allowed:
-		return &Error{InFuture, v.timestampHeader()}
+// prove returns the index of the first secret that made one of the signatures,
+// or -1.
+func (v *Verifier) prove(m *scratch, r Request) int {
+	for _, url := range m.urls {
+		m.url = append(m.url[:0], url...)
+		if secret := v.proveURL(m, r); secret >= 0 {
+			return secret
+		}
 	}
-	return nil
+	return -1
 }
 
-// Sign returns r as the provider would send it, signed with the first secret:
-// with the headers of the signature set in a copy of r.Header. A scheme that
-// signs no id, or no time, ignores it.
-func (v *Verifier) Sign(r Request, id string, now time.Time) (Request, error) {
-	m := v.memory.Get().(*scratch)
-	defer v.memory.Put(m)
-	s, h := &v.scheme, r.Header.Clone()
-	if h == nil {
-		h = http.Header{}
+func (v *Verifier) proveURL(m *scratch, r Request) int {
+	if m.shared {
+		m.sum(&v.signed, r)
+		if secret := m.match(); secret >= 0 {
+			return secret
+		}
 	}
-	r.Header = h
-	timestamp := strconv.FormatInt(now.Unix(), 10)
-	m.id = append(m.id[:0], id...)
-	m.timestamp = append(m.timestamp[:0], timestamp...)
-	m.sum(v.signed, r.Body)
-
-	value := s.Prefix + s.encode(m.sums[0])
-	if s.TimestampField != "" {
-		value = s.TimestampField + "=" + timestamp + s.Separator + value
+	if !m.public {
+		return -1
 	}
-	h.Set(s.Header, value)
-	if s.TimestampHeader != "" {
-		h.Set(s.TimestampHeader, timestamp)
+	m.text.Reset()
+	m.write(&m.text, &v.signed, r, nil)
+	found := -1
+	for i, key := range m.keys {
+		for _, s := range m.signatures {
+			if found < 0 && key.public != nil && s.public && v.scheme.good(key.public, m.text.Bytes(), s.bytes) {
+				found = i
+			}
+		}
 	}
-	if s.IDHeader != "" {
-		h.Set(s.IDHeader, id)
-	}
-	return r, nil
+	return found
 }
 
-func (s *Scheme) encode(signature []byte) string {
-	if s.Encoding == "hex" {
-		return hex.EncodeToString(signature)
+// place names where the signature is.
+func (s *Scheme) place() string {
+	if s.SignatureAt != "" {
+		return s.SignatureAt
 	}
-	return base64.StdEncoding.EncodeToString(signature)
+	return s.Header
 }

@@ -30,7 +30,7 @@ func TestSchemeErrors(t *testing.T) {
 		{"bad id header", func(s *signature.Scheme) { s.IDHeader = "a:b" }, `id header "a:b"`},
 		{"header for two things", func(s *signature.Scheme) { s.TimestampHeader = "webhook-Signature" }, "is the signature's too"},
 		{"id header for two things", func(s *signature.Scheme) { s.IDHeader = "Webhook-timestamp" }, "the timestamp's too"},
-		{"unknown placeholder", func(s *signature.Scheme) { s.Signed = "{id}{timestamp}{body}{url}" }, "{url} is not one of"},
+		{"unknown placeholder", func(s *signature.Scheme) { s.Signed = "{id}{timestamp}{body}{uri}" }, "{uri} is not one of"},
 		{"empty placeholder", func(s *signature.Scheme) { s.Signed = "{id}{timestamp}{body}{}" }, "{} is not one of"},
 		{"open brace", func(s *signature.Scheme) { s.Signed = "{id}{timestamp}{body}{" }, "{ without }"},
 		{"close brace", func(s *signature.Scheme) { s.Signed = "}{id}{timestamp}{body}" }, "} without {"},
