@@ -21,7 +21,11 @@ type scanner struct {
 	found   []Value  // one per pointer
 	name    []byte   // scratch for a key with escapes
 	list    list
+	spans   []span // where found is, if it is asked for
 }
+
+// A span is a part of the body; the zero span is none.
+type span struct{ from, to int }
 
 // A list is what is known of the items, for [ScanItems]. Its cursors are those
 // from first on, and lead through the element that is being read.
@@ -71,7 +75,7 @@ func (s *scanner) start(body []byte, at []Pointer) {
 
 // release returns s to the pool, without anything of the caller's.
 func (s *scanner) release() {
-	s.body, s.found, s.input, s.list = nil, nil, bytes.Buffer{}, list{}
+	s.body, s.found, s.input, s.list, s.spans = nil, nil, bytes.Buffer{}, list{}, nil
 	s.dec.Reset(&s.input)
 	for i := range s.cursors {
 		s.cursors[i].tokens = nil
@@ -110,6 +114,10 @@ func (s *scanner) value(depth int) error {
 func (s *scanner) keep(i int, v Value) {
 	if i < s.list.first {
 		s.found[i] = v
+		if s.spans != nil {
+			end := int(s.dec.InputOffset())
+			s.spans[i] = span{end - len(v.Raw), end}
+		}
 		return
 	}
 	s.list.items[len(s.list.items)-1].Values[i-s.list.first] = v

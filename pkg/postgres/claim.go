@@ -137,6 +137,13 @@ func (s *Store) Claim(ctx context.Context, ev webhook.Event, worker string, term
 		return webhook.Claim{}, unavailable(fmt.Errorf("claim %s/%s: %w", ev.Source, ev.ID, err))
 	}
 	c := row.claim(ev)
+	if c.OtherBody && s.same != nil {
+		stored := row.Payload
+		if stored == nil {
+			stored = storedBody(ctx, conn, ev)
+		}
+		c.OtherBody = !s.same(ev.Source, stored, ev.Body)
+	}
 	c.Worker, c.Terms, c.Deadline = worker, terms, sent.Add(terms.Timeout)
 	return c, nil
 }
@@ -204,8 +211,28 @@ ON CONFLICT DO NOTHING`
 // KeepConflict keeps the body of a delivery whose id belongs to an event with
 // another body. A body that is kept already is not kept twice.
 func (s *Store) KeepConflict(ctx context.Context, ev webhook.Event) error {
+	if s.sameBody(ctx, ev) {
+		return nil
+	}
 	if _, err := s.db.Exec(ctx, insertConflict, eventArgs(ev)); err != nil {
 		return unavailable(fmt.Errorf("keep other body of %s/%s: %w", ev.Source, ev.ID, err))
 	}
 	return nil
+}
+
+// sameBody reports whether ev's body is the stored one all the same.
+func (s *Store) sameBody(ctx context.Context, ev webhook.Event) bool {
+	return s.same != nil && s.same(ev.Source, storedBody(ctx, s.db, ev), ev.Body)
+}
+
+const selectBody = `SELECT payload FROM received_events WHERE source = @source AND event_id = @event_id`
+
+// storedBody returns nil if the body cannot be had: then it is another one.
+func storedBody(ctx context.Context, db interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}, ev webhook.Event) (body []byte) {
+	if err := db.QueryRow(ctx, selectBody, pgx.NamedArgs{"source": ev.Source, "event_id": ev.ID}).Scan(&body); err != nil {
+		return nil
+	}
+	return body
 }

@@ -259,6 +259,9 @@ func (s *Store) compare(ctx context.Context, jobs []*insertion) error {
 		return err
 	}
 	for _, job := range jobs {
+		if job.receipt.OtherBody && s.sameBody(ctx, job.ev) {
+			job.receipt.OtherBody = false
+		}
 		if job.receipt.OtherBody {
 			if err := s.KeepConflict(ctx, job.ev); err != nil {
 				return err

@@ -21,8 +21,14 @@ import (
 
 // A Store keeps events in one database. It may be used from many goroutines.
 type Store struct {
-	db *pgxpool.Pool
+	db   *pgxpool.Pool
+	same func(source string, a, b []byte) bool
 }
+
+// CompareBy says by what two bodies of one event with different hashes are one
+// all the same: then none is kept as another body. It must be called before the
+// store is used.
+func (s *Store) CompareBy(same func(source string, a, b []byte) bool) { s.same = same }
 
 // Limits of one session. They push out a statement, a lock or a client that
 // hangs; a handler's transaction has its own, by its source's timeout.
@@ -70,7 +76,7 @@ func open(ctx context.Context, url string, conns int, lock time.Duration) (*Stor
 	if err != nil {
 		return nil, fmt.Errorf("open database: %w", err)
 	}
-	return &Store{db}, nil
+	return &Store{db: db}, nil
 }
 
 // reason is what err, of a URL that cannot be parsed, says after the URL. pgx

@@ -55,6 +55,7 @@ func (k *keeping) open(ctx context.Context, metrics *telemetry.Metrics) error {
 	if k.store, err = postgres.OpenInbox(ctx, k.cfg.DatabaseURL, inboxConnections); err != nil {
 		return err
 	}
+	k.store.CompareBy(sameBody(k.cfg.Sources))
 	k.inbox = k.store.NewInbox()
 	k.keeper.Inbox = k.inbox
 	return nil

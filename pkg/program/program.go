@@ -79,8 +79,25 @@ func queueSettings(sources []source.Source) map[string]queue.Settings {
 	settings := map[string]queue.Settings{}
 	for _, s := range sources {
 		settings[s.Name] = queue.Settings{Timeout: s.Timeout, Retention: s.Retention, Concurrency: s.Concurrency}
+		if len(s.IgnoreFields) > 0 {
+			with := settings[s.Name]
+			with.Same = s.SameBody
+			settings[s.Name] = with
+		}
 	}
 	return settings
+}
+
+// sameBody compares two bodies of an event as their source says.
+func sameBody(sources []source.Source) func(source string, a, b []byte) bool {
+	compare := map[string]func(a, b []byte) bool{}
+	for _, s := range sources {
+		compare[s.Name] = s.SameBody
+	}
+	return func(source string, a, b []byte) bool {
+		same, known := compare[source]
+		return known && same(a, b)
+	}
 }
 
 // listen opens the listener for operators, and the public one if it is named.

@@ -47,6 +47,7 @@ func Worker(ctx context.Context, o Options) error {
 		return err
 	}
 	defer closeSoon(store)
+	store.CompareBy(sameBody(cfg.Sources))
 	exam := newExam(rdb, store, judgement{AllowEviction: cfg.AllowEviction, Persistent: cfg.Persistent}, log)
 	if err := exam.start(ctx); err != nil {
 		return err

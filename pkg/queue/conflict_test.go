@@ -228,3 +228,24 @@ func TestOtherBodyNotFooled(t *testing.T) {
 		})
 	}
 }
+
+// A second body that differs only in what its provider changes is none.
+func TestSameBody(t *testing.T) {
+	t.Parallel()
+	for _, state := range []asynq.TaskState{pending, retry, completed, archived} {
+		t.Run(state.String(), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			s := r.settings[r.source]
+			s.Same = func(a, b []byte) bool { return string(a[:5]) == string(b[:5]) }
+			r.settings[r.source] = s
+			r.bring(r.event("evt_1", "first 1"), state)
+			if got := r.enqueue(r.event("evt_1", "first 2")); got.OtherBody {
+				t.Errorf("Enqueue of what is the same = %+v", got)
+			}
+			if got := r.enqueue(r.event("evt_1", "other 1")); !got.OtherBody {
+				t.Errorf("Enqueue of another body = %+v", got)
+			}
+		})
+	}
+}

@@ -21,6 +21,10 @@ type Settings struct {
 	Timeout     time.Duration // of one attempt
 	Retention   time.Duration // how long a done task stays on the dashboard, in whole seconds; may be 0
 	Concurrency int           // attempts at once in one worker process
+
+	// Same says that two bodies of one event with different hashes are one all
+	// the same; nil: they never are.
+	Same func(a, b []byte) bool
 }
 
 // asynqSlack is what asynq's own timeout is longer than ours. If they were
