@@ -67,8 +67,9 @@ type Worker struct {
 	AllowEviction bool          `env:"REDIS_ALLOW_EVICTION" envDefault:"false" help:"start although Redis may evict tasks, and so lose events"`
 	Log           Log
 
-	Sources []source.Source `env:"-"` // those named by Only; at least one
-	Known   []string        `env:"-"` // the names of all that the sources file has
+	Sources  []source.Source `env:"-"` // those named by Only; at least one
+	Known    []string        `env:"-"` // the names of all that the sources file has
+	Warnings []string        `env:"-"` // what is not wrong, and should be known
 }
 
 // ReadIngest reads the settings of cmd/ingest from an environment in the form
@@ -78,7 +79,8 @@ func ReadIngest(environ []string) (Ingest, error) {
 	vars := variables(environ)
 	m := read(vars, &c)
 	var fileErr error
-	c.Sources, fileErr = readSources(&c.SourcesFile, vars, nil)
+	c.Sources, c.Warnings, fileErr = readSources(&c.SourcesFile, vars, nil)
+	c.warnUnsigned()
 	c.check(m)
 	if err := errors.Join(m.err(), fileErr); err != nil {
 		return Ingest{}, err
@@ -100,6 +102,19 @@ func (c *Ingest) check(m *mistakes) {
 		"there is no sources file, so the only source is default, which is unsigned: "+
 			"set ALLOW_UNSIGNED=true to accept deliveries that nobody signed, or write a sources file (HOOKONCE_CONFIG)")
 	c.Log.check(m)
+}
+
+// warnUnsigned says which sources take what nobody signed.
+func (c *Ingest) warnUnsigned() {
+	for _, s := range c.Sources {
+		switch {
+		case s.Verifier != nil:
+		case len(s.AllowIPs) > 0:
+			c.Warnings = append(c.Warnings, "source "+s.Name+": nobody signs its deliveries: allow_ips alone does not prove who sent them")
+		default:
+			c.Warnings = append(c.Warnings, "source "+s.Name+": nobody signs its deliveries: whoever knows its address can send them")
+		}
+	}
 }
 
 // Stores holds what the settings of both programs say of Redis and Postgres.
@@ -126,7 +141,8 @@ func ReadStores(environ []string) (Stores, error) {
 func ReadSources(environ []string) ([]source.Source, error) {
 	vars := variables(environ)
 	file := vars["HOOKONCE_CONFIG"]
-	return readSources(&file, vars, nil)
+	sources, _, err := readSources(&file, vars, nil)
+	return sources, err
 }
 
 // ReadWorker reads the settings of cmd/worker from an environment in the form
@@ -136,7 +152,8 @@ func ReadWorker(environ []string, handlers ...string) (Worker, error) {
 	var c Worker
 	vars := variables(environ)
 	m := read(vars, &c)
-	sources, fileErr := readSources(&c.SourcesFile, vars, append([]string{"payments"}, handlers...))
+	sources, warnings, fileErr := readSources(&c.SourcesFile, vars, append([]string{"payments"}, handlers...))
+	c.Warnings = warnings
 	c.check(m)
 	if fileErr == nil {
 		c.choose(sources, m)

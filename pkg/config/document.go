@@ -22,6 +22,7 @@ type document struct {
 	getenv   func(string) (string, bool)
 	handlers []string // that a rule may name; none: any
 	problems []problem
+	warnings []string // what is not wrong, and should be known
 }
 
 type problem struct {
@@ -31,6 +32,10 @@ type problem struct {
 
 func (d *document) report(line int, format string, args ...any) {
 	d.problems = append(d.problems, problem{line, fmt.Sprintf(format, args...)})
+}
+
+func (d *document) warn(line int, format string, args ...any) {
+	d.warnings = append(d.warnings, fmt.Sprintf("%s:%d: %s", d.file, line, fmt.Sprintf(format, args...)))
 }
 
 // err returns all that was reported, in the order of the lines, or nil.

@@ -141,24 +141,25 @@ const (
 )
 
 // readSources reads the sources from *file. If that is "", it is set to the
-// default file if there is one; else the only source is the default one.
-func readSources(file *string, vars map[string]string, handlers []string) ([]source.Source, error) {
+// default file if there is one; else the only source is the default one. The
+// warnings are what is not wrong, and should be known.
+func readSources(file *string, vars map[string]string, handlers []string) (sources []source.Source, warnings []string, err error) {
 	name := *file
 	if name == "" {
 		name = defaultFile
 	}
 	data, err := readFile(name)
 	if *file == "" && errors.Is(err, fs.ErrNotExist) {
-		return []source.Source{source.Default()}, nil
+		return []source.Source{source.Default()}, nil, nil
 	}
 	*file = name
 	if err != nil {
-		return nil, fmt.Errorf("sources file (HOOKONCE_CONFIG): %w", err)
+		return nil, nil, fmt.Errorf("sources file (HOOKONCE_CONFIG): %w", err)
 	}
-	return ParseSources(name, data, func(name string) (string, bool) {
+	return parseSources(name, data, func(name string) (string, bool) {
 		value, ok := vars[name]
 		return value, ok
-	}, handlers...)
+	}, handlers)
 }
 
 func readFile(name string) ([]byte, error) {

@@ -19,16 +19,22 @@ import (
 // In every text of the file ${NAME} stands for a variable, which must be set,
 // and ${NAME:-text} for one that may be missing or empty, and is then the text.
 func ParseSources(file string, data []byte, getenv func(string) (string, bool), handlers ...string) ([]source.Source, error) {
+	sources, _, err := parseSources(file, data, getenv, handlers)
+	return sources, err
+}
+
+// parseSources returns what is not wrong, and should be known, too.
+func parseSources(file string, data []byte, getenv func(string) (string, bool), handlers []string) ([]source.Source, []string, error) {
 	d := &document{file: file, getenv: getenv, handlers: handlers}
 	root, ok := d.parse(data)
 	if !ok {
-		return nil, d.err()
+		return nil, nil, d.err()
 	}
 	sources := root.sources()
 	if err := d.err(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return sources, nil
+	return sources, d.warnings, nil
 }
 
 func (v value) sources() []source.Source {

@@ -188,9 +188,10 @@ func variableFor(name string) string {
 // secrets reads one secret or a list of them, of which at least one must be left.
 func (v value) secrets(encoding string) ([]string, bool) {
 	entries := []value{v}
-	if _, single := v.raw(); !single {
+	_, isText := v.raw()
+	if _, isFile := v.isMapping(); !isText && !isFile {
 		var ok bool
-		if entries, ok = v.list("a list of texts"); !ok {
+		if entries, ok = v.list("a list of texts, or of {file: /run/secrets/name}"); !ok {
 			return nil, false
 		}
 	}
@@ -211,17 +212,8 @@ func (v value) secrets(encoding string) ([]string, bool) {
 
 // secret reads one. If it was left out by ${NAME:-}, there is none.
 func (v value) secret(encoding string) (string, bool) {
-	raw, ok := v.raw()
+	s, ok := v.secretText()
 	if !ok {
-		v.wantType(aText)
-		return "", false
-	}
-	s, optional, ok := v.expand(raw)
-	if !ok || s == "" && optional {
-		return "", false
-	}
-	if s == "" && raw != "" {
-		v.wrong("empty, because an environment variable is: set it, or write ${NAME:-} if it may be missing")
 		return "", false
 	}
 	plain := signature.Scheme{Header: "X", Algorithm: "sha256", Encoding: "hex", KeyEncoding: encoding}

@@ -98,8 +98,8 @@ func (d *delivery) keepRate(ctx context.Context) error {
 // A replay is what is known of the bytes of a delivery.
 type replay struct {
 	sum   [sha256.Size]byte
-	ids   string // as they came
-	first string // under which the same bytes are held; "" if they are new
+	ids   string   // as they came
+	first []string // under which the same bytes are held; nil if they are new
 }
 
 // maxIDs is how much of ids is kept for a batch.
@@ -140,17 +140,17 @@ func (d *delivery) findReplay(ctx context.Context, events ...webhook.Event) {
 		return
 	}
 	d.report.NoReplayCheck = false
-	if first != d.replay.ids && strings.Count(first, "\n") == len(events)-1 {
-		d.replay.first = first
+	if ids := strings.Split(first, "\n"); first != "" && first != d.replay.ids && len(ids) == len(events) {
+		d.replay.first = ids
 	}
 }
 
 // heldAs returns the id under which the delivery's i-th event is to be held.
 func (d *delivery) heldAs(i int, id string) string {
-	if d.replay.first == "" {
+	if d.replay.first == nil {
 		return id
 	}
-	return strings.Split(d.replay.first, "\n")[i]
+	return d.replay.first[i]
 }
 
 // settleReplay remembers the bytes of events that are held, or says what became
@@ -159,7 +159,7 @@ func (d *delivery) settleReplay(ctx context.Context, entries ...[]*entry) {
 	switch {
 	case d.replay.ids == "":
 		return
-	case d.replay.first == "":
+	case d.replay.first == nil:
 		if len(d.replay.ids) <= maxIDs {
 			d.Replays.Held(d.src.Name, d.replay.sum, d.replay.ids, d.src.Replay)
 		}
@@ -171,5 +171,5 @@ func (d *delivery) settleReplay(ctx context.Context, entries ...[]*entry) {
 		}
 	}
 	d.Log.WarnContext(ctx, "replay: the same bytes came under another id",
-		"source", d.src.Name, "event_id", fmt.Sprintf("%.255s", d.replay.ids), "first_id", fmt.Sprintf("%.255s", d.replay.first))
+		"source", d.src.Name, "event_id", fmt.Sprintf("%.255s", d.replay.ids), "first_id", fmt.Sprintf("%.255s", strings.Join(d.replay.first, "\n")))
 }

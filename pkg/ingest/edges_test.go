@@ -40,7 +40,7 @@ func (r *rig) from(peer string, d delivery) *httptest.ResponseRecorder {
 func TestAllowIPs(t *testing.T) {
 	t.Parallel()
 	wrong := toGitHub(t, `{}`)
-	wrong.body = `{ }`
+	wrong.body = `{"a":1}`
 	forwarded := toGitHub(t, `{}`)
 	forwarded.header.Set("X-Forwarded-For", "192.0.2.7")
 	behind := toGitHub(t, `{}`)
@@ -96,7 +96,7 @@ func (l *fakeLimiter) Take(_ context.Context, name string, count int, per time.D
 func TestRateLimit(t *testing.T) {
 	t.Parallel()
 	forged := toGitHub(t, `{}`)
-	forged.body = `{ }`
+	forged.body = `{"a":1}`
 	unreadable := toGitHub(t, `[]`)
 	tests := []struct {
 		name    string

@@ -24,6 +24,7 @@ func Ingest(ctx context.Context, o Options) error {
 	}
 	log := telemetry.NewLog(o.Stderr, cfg.Log.Level, cfg.Log.Format).With("program", "ingest")
 	metrics := telemetry.NewMetrics()
+	warn(ctx, log, cfg.Warnings)
 
 	rdb, err := queue.Dial(cfg.RedisURL, queue.IngestProfile(cfg.AckTimeout))
 	if err != nil {

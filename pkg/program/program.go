@@ -18,6 +18,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"os"
 	"os/signal"
@@ -72,6 +73,13 @@ func (o Options) help(settings any) (asked bool, err error) {
 		return true, nil
 	}
 	return false, fmt.Errorf("unknown argument %q: settings are environment variables, see -h", o.Args[0])
+}
+
+// warn logs what is not wrong with the settings, and should be known.
+func warn(ctx context.Context, log *slog.Logger, warnings []string) {
+	for _, w := range warnings {
+		log.WarnContext(ctx, w)
+	}
 }
 
 // queueSettings are what the sources want of their queues.

@@ -35,6 +35,7 @@ func Worker(ctx context.Context, o Options) error {
 	}
 	log := telemetry.NewLog(o.Stderr, cfg.Log.Level, cfg.Log.Format).With("program", "worker")
 	metrics := telemetry.NewMetrics()
+	warn(ctx, log, cfg.Warnings)
 	settings := queueSettings(cfg.Sources)
 
 	rdb, err := queue.Dial(cfg.RedisURL, queue.WorkerProfile(settings))
