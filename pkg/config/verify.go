@@ -31,7 +31,7 @@ func (m mapping) origin() origin {
 		return origin{}
 	}
 	var name string
-	if !provider.choice(&name, source.Providers()...) {
+	if !provider.provider(&name) {
 		return origin{}
 	}
 	preset, _ := source.FindPreset(name)

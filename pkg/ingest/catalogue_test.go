@@ -82,7 +82,7 @@ func TestCatalogueHead(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			d := toGitHub(t, `{}`)
+			d := toStripe(t, `{}`, noon)
 			tt.spoil(&d)
 			checkRefused(t, d, tt.code, tt.want)
 		})

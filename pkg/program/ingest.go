@@ -2,6 +2,7 @@ package program
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"github.com/hookonce/hookonce/pkg/config"
@@ -9,6 +10,7 @@ import (
 	"github.com/hookonce/hookonce/pkg/ingest"
 	"github.com/hookonce/hookonce/pkg/queue"
 	"github.com/hookonce/hookonce/pkg/rate"
+	"github.com/hookonce/hookonce/pkg/source"
 	"github.com/hookonce/hookonce/pkg/telemetry"
 )
 
@@ -64,6 +66,7 @@ func Ingest(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
+	sayUnproven(ctx, log, cfg.Sources)
 	log.InfoContext(ctx, "listening", "addr", publicListener.Addr().String(), "ops", opsListener.Addr().String(), "sources", len(cfg.Sources), "ack", cfg.Ack)
 	if o.Listening != nil {
 		o.Listening(publicListener.Addr(), opsListener.Addr())
@@ -74,6 +77,16 @@ func Ingest(ctx context.Context, o Options) error {
 			func(ctx context.Context) error { return httpserve.Serve(ctx, opsListener, ops, log) },
 		)
 	})
+}
+
+// sayUnproven says of which providers nobody but us signed a delivery yet.
+func sayUnproven(ctx context.Context, log *slog.Logger, sources []source.Source) {
+	for _, s := range sources {
+		if s.Unproven {
+			log.WarnContext(ctx, "this provider is unproven: send a test event from it before you rely on it, and see PROVIDERS.md",
+				"source", s.Name, "provider", s.Provider)
+		}
+	}
 }
 
 func observeDelivery(m *telemetry.Metrics, r ingest.Report) {

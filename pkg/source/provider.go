@@ -29,12 +29,15 @@ type Preset struct {
 	FinalClientErrors bool
 	AnswerBody        string
 	KeepHeaders       []string
+
+	About
 }
 
 // Source returns a source of that name with all that the preset says, the
 // default limits, and no secret yet.
 func (p Preset) Source(name string) Source {
 	s := New(name)
+	s.Provider, s.Unproven = p.Title, p.Title != "" && !p.Proven()
 	s.ID, s.ContentID, s.Type, s.Items = p.ID, p.ContentID, p.Type, p.Items
 	s.Content, s.PayloadField, s.MediaTypes, s.Gzip = p.Content, p.PayloadField, p.MediaTypes, p.Gzip
 	s.Handshake, s.Livemode, s.Ignore, s.IgnoreFields = p.Handshake, p.Livemode, p.Ignore, p.IgnoreFields

@@ -17,6 +17,11 @@ type Source struct {
 	Name     string
 	Verifier *signature.Verifier // nil: anybody may post
 
+	// Provider is what the provider of a preset calls itself, and Unproven that
+	// its scheme was tried with nothing but our own signer; see PROVIDERS.md.
+	Provider string
+	Unproven bool
+
 	// ID are the parts of an event's id. A single part is the id as it is; several
 	// are joined by colons, with each % and : in them escaped.
 	ID []Locator
