@@ -106,8 +106,8 @@ func (v *Verifier) Verify(r Request, now time.Time) error {
 func (v *Verifier) Match(r Request, now time.Time) (int, error) {
 	secret, err := v.match(r, now)
 	for _, other := range v.or {
-		if !elsewhere(err) {
-			break
+		if !elsewhere(err) && !(other.scheme.Header == v.scheme.Header && unmatched(err)) {
+			continue
 		}
 		again, otherErr := other.match(r, now)
 		if !elsewhere(otherErr) || absent(err) {
@@ -120,7 +120,14 @@ func (v *Verifier) Match(r Request, now time.Time) (int, error) {
 // elsewhere reports whether the signature could be one of another scheme.
 func elsewhere(err error) bool {
 	e, ok := errors.AsType[*Error](err)
-	return ok && slices.Contains([]Reason{MissingHeader, MalformedHeader, UnknownScheme, MissingField}, e.Reason)
+	return ok && slices.Contains([]Reason{MissingHeader, MalformedHeader, MalformedBody, UnknownScheme, MissingField}, e.Reason)
+}
+
+// unmatched reports whether the signature of a header was not made so. Another
+// hash or encoding in the same header could be it.
+func unmatched(err error) bool {
+	e, ok := errors.AsType[*Error](err)
+	return ok && e.Reason == NoMatch
 }
 
 // absent reports whether there was nothing at all to look at.
