@@ -26,6 +26,15 @@ UPDATE received_events SET
 	error_kind = NULL
 WHERE ` + guard
 
+// complete fails with divisionByZero where the row is not the attempt's any
+// more: it goes to the database together with the commit, which must not
+// happen then.
+var complete = named(`
+WITH completed AS (` + completeEvent + `
+	RETURNING 1
+)
+SELECT 1 / count(*) FROM completed`)
+
 // transactionTries bounds how often a transaction that met a deadlock or a
 // serialization failure is run again within one attempt.
 const transactionTries = 4
@@ -62,18 +71,11 @@ func (s *Store) attempt(ctx context.Context, c webhook.Claim, handle func(ctx co
 	if err := tx.fit(ctx); err != nil {
 		return tx.blame(ctx, err)
 	}
-	tag, err := tx.Exec(ctx, completeEvent, guardArgs(c))
-	if err != nil {
-		err = tx.blame(ctx, fmt.Errorf("complete %s/%s: %w", c.Event.Source, c.Event.ID, err))
-		if code(err) != "" {
-			return unavailable(err) // our own statement: a full disk is not the handler's fault
-		}
-		return err
+	err := tx.commit(ctx, complete, guardArgs(c))
+	if err != nil && !errors.Is(err, webhook.ErrFenced) {
+		return fmt.Errorf("complete %s/%s: %w", c.Event.Source, c.Event.ID, err)
 	}
-	if tag.RowsAffected() != 1 {
-		return webhook.ErrFenced
-	}
-	return tx.commit(ctx)
+	return err
 }
 
 func guardArgs(c webhook.Claim) pgx.NamedArgs {

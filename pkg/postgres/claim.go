@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/hookonce/hookonce/pkg/webhook"
 )
@@ -41,29 +42,31 @@ const takeOver = `
 	sweep_at = clock_timestamp() + @lease::interval,
 	sweeps = 0`
 
-// One statement inserts the row or takes it over and says which attempt this
-// is; two workers that race meet on the UNIQUE key. If it is not to be had, the
-// same statement says why, by the snapshot it began with: "raced" means that
-// the row changed since, and the answer is not to be trusted.
-const claimEvent = `
-WITH claimed AS (
-	INSERT INTO received_events AS e (source, event_id, event_type, status, attempt, payload, payload_sha256,
-		content_type, headers, traceparent, delivery, received_at, started_at, lease_until, worker, sweep_at)
-	VALUES (@source, @event_id, @event_type, 'processing', 1, @payload, @sha256,
-		@content_type, @headers, @traceparent, @delivery, @received_at, clock_timestamp(),
-		clock_timestamp() + @lease::interval, @worker, clock_timestamp() + @lease::interval)
-	ON CONFLICT (source, event_id) DO UPDATE SET ` + takeOver + `
-	WHERE ` + claimable + `
-	RETURNING *
-)` + claimAnswer
+// quickly lets a claim be committed without waiting for the disk: the commit
+// that ends the attempt comes later in the same log and carries it. Should the
+// database crash between the two, the event is as it was before the claim.
+const quickly = `set_config('synchronous_commit', 'off', true)`
 
-// The same for a task that only names the event: it inserts nothing.
-const claimKey = `
+// An event that is new is claimed by its row. Two workers that race meet on the
+// UNIQUE key.
+var claimNew = named(`
+INSERT INTO received_events (source, event_id, event_type, status, attempt, payload, payload_sha256,
+	content_type, headers, traceparent, delivery, received_at, started_at, lease_until, worker, sweep_at)
+VALUES (@source, @event_id, @event_type, 'processing', 1, @payload, @sha256,
+	@content_type, @headers, @traceparent, @delivery, @received_at, clock_timestamp(),
+	clock_timestamp() + @lease::interval, @worker, clock_timestamp() + @lease::interval)
+ON CONFLICT (source, event_id) DO NOTHING
+RETURNING ` + quickly)
+
+// One that is there is taken over, or the same statement says why it is not to
+// be had, by the snapshot it began with: "raced" means that the row changed
+// since, and the answer is not to be trusted.
+var claimOld = named(`
 WITH claimed AS (
 	UPDATE received_events AS e SET ` + takeOver + `
 	WHERE source = @source AND event_id = @event_id AND ` + claimable + `
 	RETURNING *
-)` + claimAnswer
+)` + claimAnswer)
 
 const claimAnswer = `, lost AS (
 	INSERT INTO event_attempts (source, event_id, attempt, kind, error, ended_at, worker)
@@ -73,12 +76,12 @@ const claimAnswer = `, lost AS (
 )
 SELECT true AS mine, false AS raced, status, attempt, budget_from, lost, payload_sha256 <> @sha256 AS other_body,
 	interval '0' AS wait, false AS spent, event_type, content_type, headers, traceparent, delivery, received_at,
-	CASE WHEN payload_sha256 <> @sha256 OR @key_only THEN payload END AS payload, payload_sha256
+	CASE WHEN payload_sha256 <> @sha256 OR @key_only THEN payload END AS payload, payload_sha256, ` + quickly + ` AS quickly
 FROM claimed
 UNION ALL
 SELECT false, ` + claimable + `, status, attempt, budget_from, lost, payload_sha256 <> @sha256,
 	greatest(coalesce(` + freeAt + `, next_attempt_at) - clock_timestamp(), interval '0'),
-	status = 'processing' AND lease_until <= clock_timestamp() AND attempt - budget_from > @max_retry, '', '', '{}', '', '', received_at, NULL, payload_sha256
+	status = 'processing' AND lease_until <= clock_timestamp() AND attempt - budget_from > @max_retry, '', '', '{}', '', '', received_at, NULL, payload_sha256, ''
 FROM received_events AS e
 WHERE source = @source AND event_id = @event_id AND NOT EXISTS (SELECT FROM claimed)`
 
@@ -100,6 +103,7 @@ type claimRow struct {
 	ReceivedAt    time.Time
 	Payload       []byte
 	PayloadSHA256 []byte `db:"payload_sha256"`
+	Quickly       string
 }
 
 // Claim asks for the next attempt on ev for worker. revive is the attempt of
@@ -116,25 +120,47 @@ func (s *Store) Claim(ctx context.Context, ev webhook.Event, worker string, term
 	args["max_retry"] = terms.MaxRetry
 	args["revive"] = revive
 	args["key_only"] = ev.KeyOnly
-	sql := claimEvent
-	if ev.KeyOnly {
-		sql = claimKey
-	}
 	conn, err := s.db.Acquire(ctx)
 	if err != nil {
 		return webhook.Claim{}, unavailable(fmt.Errorf("claim %s/%s: %w", ev.Source, ev.ID, err))
 	}
 	defer conn.Release()
-	sent := time.Now()                    // not before: to wait for a connection is not to work
-	rows, _ := conn.Query(ctx, sql, args) // the error comes out of the collector
-	row, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[claimRow])
+	sent := time.Now() // not before: to wait for a connection is not to work
+	c, err := s.claim(ctx, conn, ev, args)
 	switch {
-	case ev.KeyOnly && errors.Is(err, pgx.ErrNoRows):
-		return webhook.Claim{}, webhook.ErrNotFound
-	case errors.Is(err, pgx.ErrNoRows), code(err) == lockNotAvailable, again(err), err == nil && row.Raced:
+	case errors.Is(err, webhook.ErrNotFound):
+		return webhook.Claim{}, err
+	case code(err) == lockNotAvailable, again(err), errors.Is(err, errRaced):
 		return webhook.Claim{}, &webhook.BusyError{After: time.Second}
 	case err != nil:
 		return webhook.Claim{}, unavailable(fmt.Errorf("claim %s/%s: %w", ev.Source, ev.ID, err))
+	}
+	c.Worker, c.Terms, c.Deadline = worker, terms, sent.Add(terms.Timeout)
+	return c, nil
+}
+
+// errRaced means that the row changed while it was looked at.
+var errRaced = errors.New("the row has changed since")
+
+func (s *Store) claim(ctx context.Context, conn *pgxpool.Conn, ev webhook.Event, args pgx.NamedArgs) (webhook.Claim, error) {
+	if !ev.KeyOnly {
+		tag, err := conn.Exec(ctx, claimNew.sql, claimNew.args(args)...)
+		if err != nil {
+			return webhook.Claim{}, err
+		}
+		if tag.RowsAffected() == 1 {
+			return firstClaim(ev), nil
+		}
+	}
+	rows, _ := conn.Query(ctx, claimOld.sql, claimOld.args(args)...) // the error comes out of the collector
+	row, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[claimRow])
+	switch {
+	case errors.Is(err, pgx.ErrNoRows) && ev.KeyOnly:
+		return webhook.Claim{}, webhook.ErrNotFound
+	case errors.Is(err, pgx.ErrNoRows), err == nil && row.Raced:
+		return webhook.Claim{}, errRaced
+	case err != nil:
+		return webhook.Claim{}, err
 	}
 	c := row.claim(ev)
 	if c.OtherBody && s.same != nil {
@@ -144,8 +170,12 @@ func (s *Store) Claim(ctx context.Context, ev webhook.Event, worker string, term
 		}
 		c.OtherBody = !s.same(ev.Source, stored, ev.Body)
 	}
-	c.Worker, c.Terms, c.Deadline = worker, terms, sent.Add(terms.Timeout)
 	return c, nil
+}
+
+func firstClaim(ev webhook.Event) webhook.Claim {
+	ev.Attempt = 1
+	return webhook.Claim{Mine: true, Event: ev, Status: webhook.Processing, Attempt: 1}
 }
 
 func (r claimRow) claim(ev webhook.Event) webhook.Claim {

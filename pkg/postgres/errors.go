@@ -17,6 +17,7 @@ import (
 // SQLSTATE codes that are handled on purpose.
 // See https://www.postgresql.org/docs/current/errcodes-appendix.html.
 const (
+	divisionByZero       = "22012"
 	serializationFailure = "40001"
 	deadlockDetected     = "40P01"
 	lockNotAvailable     = "55P03"

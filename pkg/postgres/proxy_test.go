@@ -64,12 +64,15 @@ func relay(client net.Conn, server string, arrives bool) {
 		if err != nil {
 			return
 		}
-		if kind == 1 && message[0] == 'Q' && bytes.EqualFold(message[5:], []byte("commit\x00")) {
-			if arrives {
-				committing.Store(true)
-				backend.Write(message)
-				<-answered
+		if kind == 1 && message[0] == 'P' && bytes.Contains(message, []byte("\x00commit\x00")) {
+			if !arrives {
+				return
 			}
+			committing.Store(true)
+		}
+		if committing.Load() && message[0] == 'S' { // Sync: it is whole
+			backend.Write(message)
+			<-answered
 			return
 		}
 		backend.Write(message)

@@ -21,6 +21,7 @@ var (
 	errCommit   = errors.New("the transaction is not the handler's to commit: return nil and the worker commits it")
 	errRollback = errors.New("the transaction is not the handler's to roll back: return an error and the worker rolls it back")
 	errEnded    = errors.New("the handler ended the transaction by a statement of its own: use savepoints (tx.Begin)")
+	errClosed   = errors.New("the transaction's connection was closed")
 	errReturned = errors.New("the transaction is over: the handler has returned")
 )
 
@@ -33,38 +34,103 @@ type lazyTx struct {
 	timeout time.Duration
 
 	mu      sync.Mutex // guards what cut, on another goroutine, needs
-	conn    *pgxpool.Conn
+	pooled  *pgxpool.Conn
 	severed *pgx.Conn // the connection, after cut took it from the pool
 	over    bool
 
-	tx         pgx.Tx
+	conn       *pgx.Conn // nil before the transaction begins
+	nested     pgx.Tx    // pgx' own view of the transaction, if somebody needs it
 	beginErr   error
 	rolledBack bool
+	committed  bool
 }
 
-// begun returns the transaction, which it begins if it has to.
-func (t *lazyTx) begun(ctx context.Context) (pgx.Tx, error) {
+// acquire takes a connection for a transaction that is about to begin.
+func (t *lazyTx) acquire(ctx context.Context) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	switch {
-	case t.over:
-		return nil, errReturned
-	case t.tx != nil || t.beginErr != nil:
-		return t.tx, t.beginErr
+	if t.over {
+		return errReturned
 	}
-	t.conn, t.beginErr = t.db.Acquire(ctx)
+	t.pooled, t.beginErr = t.db.Acquire(ctx)
 	if t.beginErr == nil {
-		delete(t.conn.Conn().PgConn().CustomData(), interrupted)
-		// On the plain connection, since the pool's own transaction could not be cut.
-		t.tx, t.beginErr = t.conn.Conn().BeginTx(ctx, pgx.TxOptions{BeginQuery: t.beginQuery()})
+		t.conn = t.pooled.Conn() // the plain one, since the pool's could not be cut
+		delete(t.conn.PgConn().CustomData(), interrupted)
 	}
-	return t.tx, t.beginErr
+	return t.beginErr
 }
 
-func (t *lazyTx) beginQuery() string {
-	return fmt.Sprintf("begin; set local statement_timeout = %d; set local lock_timeout = %d;"+
-		" set local idle_in_transaction_session_timeout = %d", t.timeout.Milliseconds(),
-		min(handlerLock, t.timeout).Milliseconds(), (t.timeout + 2*time.Second).Milliseconds())
+// begun returns the connection with the transaction, which it begins if it has
+// to.
+func (t *lazyTx) begun(ctx context.Context) (*pgx.Conn, error) {
+	if begun, err := t.state(); begun || err != nil {
+		return t.conn, err
+	}
+	if err := t.acquire(ctx); err != nil {
+		return nil, err
+	}
+	_, t.beginErr = t.conn.Exec(ctx, fmt.Sprintf("begin; set local statement_timeout = %d; set local lock_timeout = %d;"+
+		" set local idle_in_transaction_session_timeout = %d", t.limits()...))
+	return t.conn, t.beginErr
+}
+
+// state reports whether the transaction has begun, or why it cannot.
+func (t *lazyTx) state() (begun bool, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.over {
+		return false, errReturned
+	}
+	return t.conn != nil, t.beginErr
+}
+
+// limits are the time-outs of the transaction in milliseconds: of a statement,
+// of a lock, and between two statements.
+func (t *lazyTx) limits() []any {
+	return []any{
+		t.timeout.Milliseconds(), min(handlerLock, t.timeout).Milliseconds(), (t.timeout + 2*time.Second).Milliseconds(),
+	}
+}
+
+const setLimits = `
+SELECT set_config('statement_timeout', $1::bigint::text, true), set_config('lock_timeout', $2::bigint::text, true),
+	set_config('idle_in_transaction_session_timeout', $3::bigint::text, true)`
+
+// beginWith begins the transaction and runs its first statement in one round
+// trip. If pgx, or the server, finds fault with the statement before that, there
+// is no transaction, and there must not be one without this statement.
+func (t *lazyTx) beginWith(ctx context.Context, sql string, args []any) (pgconn.CommandTag, error) {
+	if err := t.acquire(ctx); err != nil {
+		return pgconn.CommandTag{}, err
+	}
+	batch := &pgx.Batch{}
+	batch.Queue("begin")
+	batch.Queue(setLimits, t.limits()...)
+	batch.Queue(sql, args...)
+	results := t.conn.SendBatch(ctx, batch)
+	for range 2 {
+		if _, err := results.Exec(); err != nil {
+			t.beginErr = err
+		}
+	}
+	tag, err := results.Exec()
+	if closeErr := results.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil && t.conn.PgConn().TxStatus() == 'I' {
+		t.beginErr = err
+	}
+	return tag, err
+}
+
+// tx is pgx' own transaction, for what only that can do. It begins nothing: the
+// transaction has begun.
+func (t *lazyTx) tx(ctx context.Context) (pgx.Tx, error) {
+	conn, err := t.begun(ctx)
+	if err == nil && t.nested == nil {
+		t.nested, err = conn.BeginTx(ctx, pgx.TxOptions{BeginQuery: "select"})
+	}
+	return t.nested, err
 }
 
 // fit reports why the transaction, after the handler returned nil, must not be
@@ -77,10 +143,12 @@ func (t *lazyTx) fit(ctx context.Context) error {
 		return errRollback
 	case t.beginErr != nil:
 		return t.beginErr
-	case t.tx == nil:
+	case t.conn == nil:
 		return nil
+	case t.conn.IsClosed():
+		return errClosed
 	}
-	switch t.tx.Conn().PgConn().TxStatus() {
+	switch t.conn.PgConn().TxStatus() {
 	case 'I':
 		return errEnded
 	case 'E':
@@ -98,7 +166,7 @@ func (t *lazyTx) blame(ctx context.Context, err error) error {
 		return err // the deadline or a shutdown; pgx closes a connection that it must interrupt
 	case t.beginErr != nil:
 		return unavailable(err)
-	case t.tx != nil && t.tx.Conn().IsClosed() && t.tx.Conn().PgConn().CustomData()[interrupted] == nil:
+	case t.conn != nil && t.conn.IsClosed() && t.conn.PgConn().CustomData()[interrupted] == nil:
 		return fmt.Errorf("%w: %w", webhook.ErrUnavailable, err)
 	}
 	return err
@@ -120,14 +188,88 @@ func (w interruptWatch) HandleCancel(ctx context.Context) {
 	w.Handler.HandleCancel(ctx)
 }
 
-// commit ends the transaction. If the answer is lost, nobody knows the outcome.
-func (t *lazyTx) commit(ctx context.Context) error {
-	err := t.tx.Commit(ctx)
-	if err == nil || errors.Is(err, pgx.ErrTxCommitRollback) {
-		return err
+// commit runs a last statement and ends the transaction, in one round trip; if
+// the statement fails, nothing is committed, and by its division by zero it
+// says that the attempt is fenced. If the answer is lost, nobody knows the
+// outcome.
+func (t *lazyTx) commit(ctx context.Context, last statement, values pgx.NamedArgs) error {
+	if t.conn == nil { // the handler needed no transaction
+		_, err := t.db.Exec(ctx, last.sql, last.args(values)...)
+		return fencedOr(err)
 	}
-	if code(err) != "" {
-		return unavailable(err) // the server refused: rolled back
+	pipeline, err := t.startLast(ctx, last, values)
+	if err != nil {
+		return outcome(err)
+	}
+	pipeline.SendQueryParams("commit", nil, nil, nil, nil)
+	if err := pipeline.Sync(); err != nil {
+		return outcome(errors.Join(err, pipeline.Close()))
+	}
+	var tag pgconn.CommandTag
+	for range 2 { // the last statement, and the commit
+		if tag, err = nextResult(pipeline); err != nil {
+			break
+		}
+	}
+	if closeErr := pipeline.Close(); err == nil {
+		err = closeErr
+	}
+	t.committed = err == nil && tag.String() == "COMMIT"
+	if err == nil && !t.committed {
+		return pgx.ErrTxCommitRollback
+	}
+	return fencedOr(err)
+}
+
+// startLast begins a pipeline with the last statement. Its arguments go as
+// text. It is prepared once in the life of a connection, unless the address of
+// the database says otherwise, as a pooler may want.
+func (t *lazyTx) startLast(ctx context.Context, last statement, values pgx.NamedArgs) (*pgconn.Pipeline, error) {
+	texts := make([][]byte, len(last.names))
+	for i, arg := range last.args(values) {
+		texts[i] = fmt.Append(nil, arg)
+	}
+	if t.conn.Config().DefaultQueryExecMode != pgx.QueryExecModeCacheStatement {
+		pipeline := t.conn.PgConn().StartPipeline(ctx)
+		pipeline.SendQueryParams(last.sql, texts, nil, nil, nil)
+		return pipeline, nil
+	}
+	prepared, err := t.conn.Prepare(ctx, last.sql, last.sql)
+	if err != nil {
+		return nil, err
+	}
+	pipeline := t.conn.PgConn().StartPipeline(ctx)
+	pipeline.SendQueryPrepared(prepared.Name, texts, nil, nil)
+	return pipeline, nil
+}
+
+func nextResult(pipeline *pgconn.Pipeline) (pgconn.CommandTag, error) {
+	result, err := pipeline.GetResults()
+	if err != nil {
+		return pgconn.CommandTag{}, err
+	}
+	reader, ok := result.(*pgconn.ResultReader)
+	if !ok {
+		return pgconn.CommandTag{}, fmt.Errorf("pipeline answered %T", result)
+	}
+	return reader.Close()
+}
+
+func fencedOr(err error) error {
+	if code(err) == divisionByZero {
+		return webhook.ErrFenced
+	}
+	return outcome(err)
+}
+
+// outcome of a commit: the server refused it, or perhaps never heard of it, or
+// its answer was lost.
+func outcome(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case code(err) != "":
+		return unavailable(err)
 	}
 	return fmt.Errorf("%w: outcome of the commit unknown: %w", webhook.ErrUnavailable, err)
 }
@@ -142,11 +284,14 @@ func (t *lazyTx) release() {
 	switch {
 	case t.severed != nil:
 		t.severed.Close(ctx) // the server knows already
-	case t.conn != nil:
-		if t.tx != nil {
-			t.tx.Rollback(ctx) // after a commit it does nothing; if it fails, Release closes the connection
+	case t.pooled != nil:
+		switch { // if it fails, Release closes the connection
+		case t.nested != nil:
+			t.nested.Rollback(ctx) // which also ends what was begun on it
+		case !t.committed && t.conn != nil && !t.conn.IsClosed():
+			t.conn.Exec(ctx, "rollback")
 		}
-		t.conn.Release()
+		t.pooled.Release()
 	}
 }
 
@@ -155,17 +300,17 @@ func (t *lazyTx) release() {
 func (t *lazyTx) cut() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.conn == nil || t.over {
+	if t.pooled == nil || t.over {
 		t.over = true
 		return
 	}
 	t.over = true
-	t.severed = t.conn.Hijack()
+	t.severed = t.pooled.Hijack()
 	t.severed.PgConn().Conn().Close()
 }
 
 func (t *lazyTx) Begin(ctx context.Context) (pgx.Tx, error) {
-	tx, err := t.begun(ctx)
+	tx, err := t.tx(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -180,23 +325,23 @@ func (t *lazyTx) Rollback(context.Context) error {
 }
 
 func (t *lazyTx) CopyFrom(ctx context.Context, table pgx.Identifier, columns []string, src pgx.CopyFromSource) (int64, error) {
-	tx, err := t.begun(ctx)
+	conn, err := t.begun(ctx)
 	if err != nil {
 		return 0, err
 	}
-	return tx.CopyFrom(ctx, table, columns, src)
+	return conn.CopyFrom(ctx, table, columns, src)
 }
 
 func (t *lazyTx) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
-	tx, err := t.begun(ctx)
+	conn, err := t.begun(ctx)
 	if err != nil {
 		return pgx.FailedBatchResults(b, err)
 	}
-	return tx.SendBatch(ctx, b)
+	return conn.SendBatch(ctx, b)
 }
 
 func (t *lazyTx) LargeObjects() pgx.LargeObjects {
-	tx, err := t.begun(t.ctx)
+	tx, err := t.tx(t.ctx)
 	if err != nil {
 		return pgx.LargeObjects{}
 	}
@@ -204,42 +349,65 @@ func (t *lazyTx) LargeObjects() pgx.LargeObjects {
 }
 
 func (t *lazyTx) Prepare(ctx context.Context, name, sql string) (*pgconn.StatementDescription, error) {
-	tx, err := t.begun(ctx)
+	conn, err := t.begun(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return tx.Prepare(ctx, name, sql)
+	return conn.Prepare(ctx, name, sql)
 }
 
 func (t *lazyTx) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
-	tx, err := t.begun(ctx)
+	begun, err := t.state()
+	switch {
+	case err != nil:
+		return pgconn.CommandTag{}, err
+	case begun:
+		return t.conn.Exec(ctx, sql, args...)
+	case batchable(args):
+		return t.beginWith(ctx, sql, args)
+	}
+	conn, err := t.begun(ctx)
 	if err != nil {
 		return pgconn.CommandTag{}, err
 	}
-	return tx.Exec(ctx, sql, args...)
+	return conn.Exec(ctx, sql, args...)
+}
+
+// batchable reports whether pgx would run a statement with these arguments in a
+// batch as it does alone: without any it may be several statements, and an
+// option is not known there.
+func batchable(args []any) bool {
+	if len(args) == 0 {
+		return false
+	}
+	switch args[0].(type) {
+	case pgx.QueryExecMode, pgx.QueryResultFormats, pgx.QueryResultFormatsByOID:
+		return false
+	}
+	return true
 }
 
 func (t *lazyTx) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
-	tx, err := t.begun(ctx)
+	conn, err := t.begun(ctx)
 	if err != nil {
 		return pgx.FailedBatchResults(new(pgx.Batch), err).Query() // rows that tell the error too, as pgx promises
 	}
-	return tx.Query(ctx, sql, args...)
+	return conn.Query(ctx, sql, args...)
 }
 
 func (t *lazyTx) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
-	tx, err := t.begun(ctx)
+	conn, err := t.begun(ctx)
 	if err != nil {
 		return pgx.FailedBatchResults(new(pgx.Batch), err).QueryRow()
 	}
-	return tx.QueryRow(ctx, sql, args...)
+	return conn.QueryRow(ctx, sql, args...)
 }
 
 // Conn is nil if the database cannot be reached.
 func (t *lazyTx) Conn() *pgx.Conn {
-	tx, err := t.begun(t.ctx)
+	conn, err := t.begun(t.ctx)
 	if err != nil {
 		return nil
 	}
-	return tx.Conn()
+	return conn
 }
