@@ -46,20 +46,34 @@ func Ingest(ctx context.Context, o Options) error {
 
 	bodies := ingest.NewBodies(int64(cfg.MaxBodyBytes))
 	metrics.BodyBytes(bodies.InUse)
-	public := ingest.New(ingest.Options{
-		Queue:       k.keeper,
-		Sources:     cfg.Sources,
-		AckTimeout:  cfg.AckTimeout,
-		MaxInflight: cfg.MaxInflight,
-		Now:         time.Now,
-		Observe:     func(r ingest.Report) { observeDelivery(metrics, r) },
-		Log:         log,
-		Proxies:     cfg.Trusted,
-		Bodies:      bodies,
-		Limiter:     rate.New(rdb),
-		Replays:     k.marks,
-		Away:        k.keeper.Redis.Open,
-	})
+	limiter := rate.New(rdb)
+	public := &swap{}
+	use := func(sources []source.Source) {
+		public.set(ingest.New(ingest.Options{
+			Queue:       k.holder(sources),
+			Sources:     sources,
+			AckTimeout:  cfg.AckTimeout,
+			MaxInflight: cfg.MaxInflight,
+			Now:         time.Now,
+			Observe:     func(r ingest.Report) { observeDelivery(metrics, r) },
+			Log:         log,
+			Proxies:     cfg.Trusted,
+			Bodies:      bodies,
+			Limiter:     limiter,
+			Replays:     k.marks,
+			Away:        k.keeper.Redis.Open,
+		}))
+	}
+	use(cfg.Sources)
+	inUse := cfg.Sources
+	reload := &reloader{o.Hangup, metrics, log, func(ctx context.Context) error {
+		sources, err := readIngest(ctx, o.Environ, log, inUse)
+		if err == nil {
+			inUse = sources
+			use(sources)
+		}
+		return err
+	}}
 	ops := httpserve.Ops(metrics.Handler(), k.checks()...)
 
 	publicListener, opsListener, err := listen(ctx, cfg.Addr, cfg.OpsAddr)
@@ -73,6 +87,7 @@ func Ingest(ctx context.Context, o Options) error {
 	}
 	return k.serve(ctx, func(ctx context.Context) error {
 		return together(ctx,
+			reload.Run,
 			func(ctx context.Context) error { return httpserve.Serve(ctx, publicListener, public, log) },
 			func(ctx context.Context) error { return httpserve.Serve(ctx, opsListener, ops, log) },
 		)

@@ -14,6 +14,7 @@ import (
 	"github.com/hookonce/hookonce/pkg/postgres"
 	"github.com/hookonce/hookonce/pkg/queue"
 	"github.com/hookonce/hookonce/pkg/replay"
+	"github.com/hookonce/hookonce/pkg/source"
 	"github.com/hookonce/hookonce/pkg/telemetry"
 	"github.com/hookonce/hookonce/pkg/webhook"
 )
@@ -39,7 +40,6 @@ const inboxConnections = 4
 func (k *keeping) open(ctx context.Context, metrics *telemetry.Metrics) error {
 	k.keeper = &custody.Keeper{
 		Mode:     custody.Mode(k.cfg.Ack),
-		Queue:    queue.NewClient(k.rdb, queueSettings(k.cfg.Sources)),
 		Room:     k.memory.Room,
 		Fallback: func() bool { return k.cfg.Fallback == "redis" && (k.cfg.Persistent || k.memory.Persists()) },
 		Redis:    custody.NewBreaker("redis", func(ctx context.Context) error { return queue.Ping(ctx, k.rdb) }, k.log),
@@ -59,6 +59,14 @@ func (k *keeping) open(ctx context.Context, metrics *telemetry.Metrics) error {
 	k.inbox = k.store.NewInbox()
 	k.keeper.Inbox = k.inbox
 	return nil
+}
+
+// holder returns the keeper as it is for some sources: what their tasks are like
+// is said when they are sent.
+func (k *keeping) holder(sources []source.Source) *custody.Keeper {
+	keeper := *k.keeper
+	keeper.Queue = queue.NewClient(k.rdb, queueSettings(sources))
+	return &keeper
 }
 
 func (k *keeping) close() {

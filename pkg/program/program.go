@@ -42,18 +42,23 @@ type Options struct {
 	// that the sources file gives them.
 	Handlers map[string]handler.Handler
 
+	// Hangup, if set, tells by each value to read the sources file again.
+	Hangup <-chan os.Signal
+
 	// Listening, if set, is called once all listeners are open: the public one
 	// (nil in a worker) and that for operators.
 	Listening func(public, ops net.Addr)
 }
 
 // Main runs a program until SIGINT or SIGTERM, and exits. A second signal ends
-// it at once.
+// it at once. SIGHUP has it read the sources file again.
 func Main(name string, run func(context.Context, Options) error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
 	queue.Quiet()
-	if err := run(ctx, Options{Args: os.Args[1:], Environ: os.Environ(), Stderr: os.Stderr, Stdout: os.Stdout}); err != nil {
+	if err := run(ctx, Options{Args: os.Args[1:], Environ: os.Environ(), Stderr: os.Stderr, Stdout: os.Stdout, Hangup: hangup}); err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
 		os.Exit(1)
 	}

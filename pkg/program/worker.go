@@ -54,13 +54,15 @@ func Worker(ctx context.Context, o Options) error {
 		return err
 	}
 
-	router := route(cfg.Sources, o.Handlers)
+	router := &routes{}
+	router.set(route(cfg.Sources, o.Handlers))
+	reload := &reloader{o.Hangup, metrics, log, func(ctx context.Context) error { return router.readWorker(ctx, o, log, cfg.Sources) }}
 	w := &worker.Worker{
 		Name:  workerName(),
 		Lock:  lock.New(rdb),
 		Store: store,
 		Attempt: func(ctx context.Context, c webhook.Claim) error {
-			return store.Attempt(ctx, c, func(ctx context.Context, tx pgx.Tx) error { return router.Handle(ctx, tx, c.Event) })
+			return store.Attempt(ctx, c, func(ctx context.Context, tx pgx.Tx) error { return router.current.Load().Handle(ctx, tx, c.Event) })
 		},
 		Terms:   terms(cfg.Sources, cfg.Allowance),
 		Backoff: worker.Backoff{Min: cfg.RetryMin, Max: cfg.RetryMax, Rand: rand.Float64},
@@ -93,6 +95,7 @@ func Worker(ctx context.Context, o Options) error {
 		sweep.Run,
 		memory.Run,
 		exam.Run,
+		reload.Run,
 		func(ctx context.Context) error { return httpserve.Serve(ctx, opsListener, ops, log) },
 	)
 }

@@ -32,6 +32,7 @@ type Metrics struct {
 	duplicates     *prometheus.CounterVec
 	conflicts      *prometheus.CounterVec
 	unchecked      *prometheus.CounterVec
+	reloads        *prometheus.CounterVec
 	attempts       *prometheus.CounterVec
 	lockBusy       *prometheus.CounterVec
 	lockSkipped    *prometheus.CounterVec
@@ -77,6 +78,7 @@ func NewMetrics() *Metrics {
 		duplicates:     counter("duplicates_total", "Duplicates, by the layer that caught them.", "source", "layer"),
 		conflicts:      counter("payload_conflicts_total", "Deliveries whose id belongs to another body.", "source"),
 		unchecked:      counter("unchecked_total", "Deliveries that went without a check of ingest, since Redis did not answer.", "source", "check"),
+		reloads:        counter("reloads_total", "How often the sources file was read again: ok, or refused.", "outcome"),
 		attempts:       counter("attempts_total", "Tasks that a worker took, by what became of them.", "source", "outcome", "reason"),
 		lockBusy:       counter("lock_busy_total", "Tasks that found their event's lock taken.", "source"),
 		lockSkipped:    counter("lock_skipped_total", "Attempts without a lock, since Redis did not answer.", "source"),
@@ -112,6 +114,15 @@ func (m *Metrics) Conflict(source string) { m.conflicts.WithLabelValues(source).
 
 // Unchecked counts a delivery without a check: replay or rate_limit.
 func (m *Metrics) Unchecked(source, check string) { m.unchecked.WithLabelValues(source, check).Inc() }
+
+// Reload counts that the sources file was read again.
+func (m *Metrics) Reload(ok bool) {
+	outcome := "refused"
+	if ok {
+		outcome = "ok"
+	}
+	m.reloads.WithLabelValues(outcome).Inc()
+}
 
 // BodyBytes makes a gauge of the bytes of all bodies in hand.
 func (m *Metrics) BodyBytes(used func() int64) {
