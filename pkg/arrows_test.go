@@ -20,6 +20,8 @@ const module = "github.com/hookonce/hookonce/"
 // may import all.
 var mayImport = map[string][]string{
 	"migrations":             nil,
+	"pkg/bench":              {"migrations", "pkg/bench/load", "pkg/devstack"},
+	"pkg/bench/load":         nil,
 	"pkg/config":             {"pkg/payload", "pkg/signature", "pkg/source"},
 	"pkg/custody":            {"pkg/webhook"},
 	"pkg/dashboard":          nil,
@@ -55,16 +57,16 @@ var owners = map[string][]string{
 	"github.com/goccy/go-yaml":                   {"pkg/config"},
 	"github.com/hibiken/asynq":                   {"pkg/queue"},
 	"github.com/hibiken/asynqmon":                {"pkg/dashboard"},
-	"github.com/jackc/pgx":                       {"migrations", "pkg/demo", "pkg/devstack", "pkg/devstack/stacktest", "pkg/handler", "pkg/handler/payments", "pkg/postgres", "pkg/program"},
-	"github.com/labstack/echo":                   {"pkg/ingest"},
+	"github.com/jackc/pgx":                       {"migrations", "pkg/bench", "pkg/demo", "pkg/devstack", "pkg/devstack/stacktest", "pkg/handler", "pkg/handler/payments", "pkg/postgres", "pkg/program"},
+	"github.com/labstack/echo":                   {"pkg/bench", "pkg/ingest"},
 	"github.com/pressly/goose":                   {"migrations"},
 	"github.com/prometheus/client_golang":        {"pkg/telemetry"},
-	"github.com/redis/go-redis":                  {"pkg/devstack", "pkg/devstack/stacktest", "pkg/lock", "pkg/program", "pkg/queue", "pkg/rate", "pkg/replay"},
+	"github.com/redis/go-redis":                  {"pkg/bench", "pkg/devstack", "pkg/devstack/stacktest", "pkg/lock", "pkg/program", "pkg/queue", "pkg/rate", "pkg/replay"},
 	"github.com/spf13/cobra":                     {"cmd/hookonce"},
 }
 
 // standard lists the packages of ours that need nothing but Go itself.
-var standard = []string{"pkg/custody", "pkg/doctor", "pkg/signature", "pkg/source", "pkg/sweeper", "pkg/webhook", "pkg/worker"}
+var standard = []string{"pkg/bench/load", "pkg/custody", "pkg/doctor", "pkg/signature", "pkg/source", "pkg/sweeper", "pkg/webhook", "pkg/worker"}
 
 func TestImports(t *testing.T) {
 	t.Parallel()

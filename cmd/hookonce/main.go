@@ -35,7 +35,7 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 		SilenceUsage:  true,
 	}
 	c := &console{environ: environ, stdout: stdout, stderr: stderr}
-	root.AddCommand(c.devCommand(), c.migrateCommand(), c.sendCommand(), c.eventsCommand(), c.deadCommand(), c.doctorCommand(), healthcheckCommand())
+	root.AddCommand(c.devCommand(), c.migrateCommand(), c.sendCommand(), c.eventsCommand(), c.deadCommand(), c.doctorCommand(), c.benchCommand(), healthcheckCommand())
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
