@@ -1,6 +1,8 @@
 package config
 
 import (
+	"slices"
+
 	"github.com/hookonce/hookonce/pkg/source"
 )
 
@@ -68,6 +70,10 @@ func (v value) locators(to *[]source.Locator, more []string) bool {
 	}
 	all, good := make([]source.Locator, len(entries)), true
 	for i, entry := range entries {
+		if raw, ok := entry.raw(); ok && raw == contentWord && !slices.Contains(more, "text") {
+			all[i].Content = true
+			continue
+		}
 		good = entry.locator(&all[i], more) && good
 	}
 	if good {

@@ -9,7 +9,7 @@ import (
 // A Query says where the items of a document are, and what is wanted of it.
 type Query struct {
 	List  Pointer   // to the array of the items, or to a single one
-	Each  []Pointer // from an item
+	Each  []Pointer // from an item; at least one
 	Whole []Pointer // from the document
 	Most  int       // how many items there may be
 }
