@@ -12,6 +12,7 @@ var (
 	NewTask       = newTask
 	Fetched       = fetched
 	NewFetchPacer = newFetchPacer
+	NewPoller     = newPoller
 	DeathIn       = deathIn
 	RetryDelay    = retryDelay
 )

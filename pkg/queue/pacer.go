@@ -11,10 +11,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A fetchPacer delays the answers of a Redis that refuses to hand out tasks.
-// asynq fetches again at once after an error; without a pause that costs half a
-// core for as long as, say, Redis is out of memory.
+// A fetchPacer stands between asynq and Redis where tasks are fetched: it lets
+// the [poller] hold fetches from empty queues, and delays the answers of a Redis
+// that refuses to hand out tasks. asynq fetches again at once after an error;
+// without a pause that costs half a core for as long as, say, Redis is out of
+// memory.
 type fetchPacer struct {
+	poller  *poller
 	stopped <-chan struct{}
 
 	mu    sync.Mutex
@@ -26,8 +29,8 @@ const (
 	pauseMost  = time.Second
 )
 
-func newFetchPacer(ctx context.Context) *fetchPacer {
-	return &fetchPacer{stopped: ctx.Done(), pause: map[string]time.Duration{}}
+func newFetchPacer(ctx context.Context, p *poller) *fetchPacer {
+	return &fetchPacer{poller: p, stopped: ctx.Done(), pause: map[string]time.Duration{}}
 }
 
 // DialHook leaves dialing as it is.
@@ -40,13 +43,22 @@ func (p *fetchPacer) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.P
 	return next
 }
 
-// ProcessHook holds a failed fetch back for a while that doubles each time.
+// ProcessHook holds a fetch from an empty queue back, and the answer of one that
+// failed, for a while that doubles each time. Once the server is to stop it
+// fetches nothing.
 func (p *fetchPacer) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		err := next(ctx, cmd)
-		if queue, ok := fetched(cmd); ok {
-			p.hold(queue, err)
+		queue, ok := fetched(cmd)
+		if !ok {
+			return next(ctx, cmd)
 		}
+		if !p.poller.await(queue) {
+			cmd.SetErr(redis.Nil)
+			return redis.Nil
+		}
+		err := next(ctx, cmd)
+		p.poller.note(queue, errors.Is(err, redis.Nil), time.Now())
+		p.hold(queue, err)
 		return err
 	}
 }

@@ -48,7 +48,7 @@ func TestFetchPacer(t *testing.T) {
 	}{
 		{"well", fetch("a"), nil, 0},
 		{"empty", fetch("a"), redis.Nil, 0},
-		{"script unknown", fetch("a"), noScript, 0},
+		{"script unknown, held since it was empty", fetch("a"), noScript, 5 * time.Second},
 		{"first", fetch("a"), oom, 50 * time.Millisecond},
 		{"second", fetch("a"), oom, 100 * time.Millisecond},
 		{"script unknown in between", fetch("a"), noScript, 0},
@@ -60,10 +60,10 @@ func TestFetchPacer(t *testing.T) {
 		{"sixth", fetch("a"), oom, time.Second},
 		{"seventh", fetch("a"), oom, time.Second},
 		{"well again", fetch("a"), redis.Nil, 0},
-		{"first again", fetch("a"), oom, 50 * time.Millisecond},
+		{"first again, held since it was empty", fetch("a"), oom, 5*time.Second + 50*time.Millisecond},
 	}
 	synctest.Test(t, func(t *testing.T) {
-		pacer := queue.NewFetchPacer(t.Context())
+		pacer := newFetchPacer(t.Context())
 		for _, s := range steps {
 			if got := held(t, pacer, s.cmd, s.err); got != s.want {
 				t.Errorf("%s: held for %s, want %s", s.name, got, s.want)
@@ -72,18 +72,36 @@ func TestFetchPacer(t *testing.T) {
 	})
 }
 
+func newFetchPacer(ctx context.Context) redis.Hook {
+	return queue.NewFetchPacer(ctx, queue.NewPoller(ctx, nil, nil))
+}
+
+// TestFetchPacerStops answers at once when the server is to stop, and fetches
+// nothing any more.
 func TestFetchPacerStops(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		time.AfterFunc(20*time.Millisecond, cancel)
-		pacer := queue.NewFetchPacer(ctx)
-		for _, want := range []time.Duration{20 * time.Millisecond, 0} {
-			if got := held(t, pacer, fetch("a"), serverError("OOM")); got != want {
-				t.Errorf("held for %s, want %s", got, want)
+	for _, first := range []error{serverError("OOM"), redis.Nil, nil} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			pacer := newFetchPacer(ctx)
+			go func() {
+				time.Sleep(20 * time.Millisecond)
+				cancel()
+			}()
+			start := time.Now()
+			fetches := 0
+			for range 3 {
+				pacer.ProcessHook(func(context.Context, redis.Cmder) error {
+					fetches++
+					time.Sleep(15 * time.Millisecond)
+					return first
+				})(t.Context(), fetch("a"))
 			}
-		}
-	})
+			if fetches == 3 || time.Since(start) > 40*time.Millisecond {
+				t.Errorf("after %v: %d fetches in %s", first, fetches, time.Since(start))
+			}
+		})
+	}
 }
 
 // A Redis that is full refuses to hand out tasks: that must not spin.
@@ -104,7 +122,14 @@ func TestFullRedis(t *testing.T) {
 	r.wantOutcome(r.event("1", "{}"), "accepted")
 	r.awaitState("1", completed)
 
+	if err := r.inspector.PauseQueue(r.source); err != nil {
+		t.Fatal(err)
+	}
+	r.wantOutcome(r.event("2", "{}"), "accepted")
 	r.limit("1")
+	if err := r.inspector.UnpauseQueue(r.source); err != nil {
+		t.Fatal(err)
+	}
 	scripts.Store(0)
 	fetches.Store(0)
 	time.Sleep(2 * time.Second) // the rate is what is measured
@@ -115,7 +140,6 @@ func TestFullRedis(t *testing.T) {
 		t.Errorf("%d fetches in 2 s on a full Redis: is it probed at all?", fetches.Load())
 	}
 	r.limit("0")
-	r.wantOutcome(r.event("2", "{}"), "accepted")
 	r.awaitState("2", completed)
 }
 

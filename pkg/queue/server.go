@@ -64,7 +64,9 @@ func (s *Server) Serve(ctx context.Context) error {
 	if err := Ping(ctx, s.rdb); err != nil { // asynq would start without Redis, and say nothing
 		return err
 	}
-	s.rdb.AddHook(newFetchPacer(ctx))
+	idle := newPoller(ctx, s.rdb, s.log)
+	s.rdb.AddHook(newFetchPacer(ctx, idle))
+	go idle.run(ctx)
 	attempts, endAttempts := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer endAttempts(nil)
 	var servers []*asynq.Server
@@ -120,17 +122,17 @@ func (s *Server) register(ctx context.Context) error {
 	return register(ctx, s.rdb, slices.Collect(maps.Keys(s.settings))...)
 }
 
-// config sets how one source is served. Few sources are polled often; many
-// would keep a core busy with it.
+// config sets how one source is served. asynq's own pause after it found a
+// queue empty is short, since the poller holds what comes after it.
 func (s *Server) config(source string) asynq.Config {
-	poll, forward := 50*time.Millisecond, time.Second
+	forward := time.Second
 	if len(s.settings) > 10 {
-		poll, forward = 200*time.Millisecond, 5*time.Second
+		forward = 5 * time.Second
 	}
 	return asynq.Config{
 		Queues:                   map[string]int{source: 1},
 		Concurrency:              s.settings[source].Concurrency,
-		TaskCheckInterval:        poll,
+		TaskCheckInterval:        10 * time.Millisecond,
 		DelayedTaskCheckInterval: forward,
 		ShutdownTimeout:          abort,
 		RetryDelayFunc:           func(_ int, err error, _ *asynq.Task) time.Duration { return retryDelay(time.Now(), err) },
