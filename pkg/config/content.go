@@ -37,7 +37,7 @@ func (m mapping) challengers(s *source.Source, how origin) {
 	if s.Handshake != source.HandshakeZoom || s.Verifier == nil {
 		return
 	}
-	secrets, _ := m.key("secrets").secrets(how.preset.Scheme.KeyEncoding)
+	secrets, _ := m.key("secrets").secrets(how.preset.Scheme)
 	for _, secret := range secrets {
 		v, err := source.ChallengeScheme().Verifier([]string{secret})
 		if err != nil {

@@ -70,7 +70,7 @@ func (v value) sources() []source.Source {
 }
 
 var sourceKeys = []string{
-	"provider", "verify", "secrets", "id", "type", "headers", "ack_status", "max_body",
+	"provider", "verify", "tolerance", "webhook_id", "secrets", "id", "type", "headers", "ack_status", "max_body",
 	"max_retry", "timeout", "concurrency", "retention", "keep_payload", "keep_details", "handlers",
 	"items", "content", "content_types", "payload_field", "gzip", "ignore", "livemode", "ignore_fields", "verify_token",
 	"handshake",

@@ -2,7 +2,8 @@ package config
 
 import (
 	"strings"
-	"time"
+
+	"github.com/goccy/go-yaml/ast"
 
 	"github.com/hookonce/hookonce/pkg/signature"
 	"github.com/hookonce/hookonce/pkg/source"
@@ -25,6 +26,11 @@ func (m mapping) origin() origin {
 		verify.wrong("the provider already says how deliveries are signed: leave one of the two out")
 		return origin{}
 	case verify.given():
+		for _, key := range optionKeys {
+			if at := m.key(key); at.given() {
+				at.wrong("write it into verify, beside scheme")
+			}
+		}
 		return verify.verify()
 	case !provider.given():
 		m.wrong("neither provider nor verify: say verify: none if nobody signs")
@@ -34,15 +40,14 @@ func (m mapping) origin() origin {
 	if !provider.provider(&name) {
 		return origin{}
 	}
-	preset, _ := source.FindPreset(name)
-	return origin{kind: "provider", preset: preset, sound: true}
+	o := origin{kind: "provider"}
+	o.preset, _ = source.FindPreset(name)
+	m.options(&o.preset.Scheme)
+	o.sound = m.check(o.preset.Scheme)
+	return o
 }
 
-const (
-	aVerify = "none, or a mapping such as {scheme: hmac, header: X-Signature}"
-	// dummy is a good secret in every encoding.
-	dummy = "AAAA"
-)
+const aVerify = "none, or a mapping such as {scheme: hmac, header: X-Signature}, or a list of them"
 
 func (v value) verify() origin {
 	if raw, ok := v.raw(); ok {
@@ -52,100 +57,20 @@ func (v value) verify() origin {
 		}
 		return origin{kind: "none"}
 	}
-	m, ok := v.record(aVerify, "scheme", "header", "algorithm", "encoding", "prefix", "prefix_optional", "separator",
-		"timestamp_header", "timestamp_field", "id_header", "signed", "tolerance", "key_encoding")
-	if !ok {
-		return origin{}
-	}
-	var o origin
-	if s := m.key("scheme"); !s.given() {
-		s.wrong("missing: want one of hmac, standard-webhooks, github, stripe")
-	} else {
-		s.choice(&o.kind, "hmac", "standard-webhooks", "github", "stripe")
-	}
-	before := len(v.doc.problems)
-	switch o.kind {
-	case "hmac":
-		o.preset.Scheme = m.hmac()
-	case "standard-webhooks":
-		o.preset.Scheme = signature.StandardWebhooks("webhook")
-		o.preset.ID = []source.Locator{{Header: "Webhook-Id"}}
-	case "github":
-		o.preset.Scheme = signature.GitHub()
-	case "stripe":
-		o.preset.Scheme = signature.Stripe()
-	}
-	if o.kind != "" && o.kind != "hmac" {
-		m.onlyTolerance(o.kind)
-	}
-	m.key("tolerance").duration(&o.preset.Scheme.Tolerance, 0, 24*time.Hour, time.Second,
-		"whole seconds from 0 (no check) to 24h, such as 5m")
-	if o.kind != "" && len(v.doc.problems) == before {
-		o.sound = m.check(o.preset.Scheme)
-	}
-	return o
-}
-
-// hmac reads a scheme that the file describes.
-func (m mapping) hmac() signature.Scheme {
-	s := signature.Scheme{Algorithm: "sha256", Encoding: "hex"}
-	if h := m.key("header"); !h.given() {
-		h.wrong("missing: say which header has the signature")
-	}
-	m.key("header").header(&s.Header)
-	m.key("algorithm").text(&s.Algorithm)
-	m.key("encoding").text(&s.Encoding)
-	m.key("prefix").anyText(&s.Prefix)
-	m.key("prefix_optional").flag(&s.PrefixOptional)
-	m.key("separator").anyText(&s.Separator)
-	m.key("timestamp_header").header(&s.TimestampHeader)
-	m.key("timestamp_field").text(&s.TimestampField)
-	m.key("id_header").header(&s.IDHeader)
-	m.key("key_encoding").anyText(&s.KeyEncoding)
-	m.key("signed").template(&s.Signed)
-	return s
-}
-
-var placeholders = strings.NewReplacer("{id}", ".", "{timestamp}", ".", "{body}", ".")
-
-// template reads the text that is signed.
-func (v value) template(to *string) {
-	var s string
-	if !v.text(&s) {
-		return
-	}
-	if strings.ContainsAny(placeholders.Replace(s), "{}") {
-		v.wrong("want a text with {body} in it, and if need be {id} and {timestamp}, and no other braces")
-		return
-	}
-	*to = s
-}
-
-// onlyTolerance reports the keys that a scheme with a name does not take.
-func (m mapping) onlyTolerance(scheme string) {
-	for _, key := range m.keys {
-		if key != "scheme" && key != "tolerance" {
-			m.fields[key].wrong("the scheme %s says this itself: leave it out", scheme)
+	entries := []value{v}
+	if _, isList := v.node.(*ast.SequenceNode); isList {
+		if entries, _ = v.list(aVerify); len(entries) == 0 {
+			v.wrong("want %s", aVerify)
+			return origin{}
 		}
 	}
-}
-
-// check reports what is wrong with the scheme as a whole.
-func (m mapping) check(s signature.Scheme) bool {
-	_, err := s.Verifier([]string{dummy})
-	if err == nil {
-		return true
+	first := entries[0].scheme()
+	for _, entry := range entries[1:] {
+		other := entry.scheme()
+		first.preset.Scheme.Or = append(first.preset.Scheme.Or, other.preset.Scheme)
+		first.sound = first.sound && other.sound
 	}
-	for message := range strings.SplitSeq(err.Error(), "\n") {
-		at := m.value
-		for _, key := range m.keys { // messages begin with the name of the field
-			if strings.HasPrefix(message, strings.ReplaceAll(key, "_", " ")) {
-				at.line = m.fields[key].line
-			}
-		}
-		at.wrong("%s", unquote(message))
-	}
-	return false
+	return first
 }
 
 // verifier reads the secrets of a source. It is nil if there is nothing to
@@ -165,7 +90,7 @@ func (m mapping) verifier(name string, how origin) *signature.Verifier {
 	if !how.sound {
 		scheme = signature.Scheme{}
 	}
-	secrets, ok := v.secrets(scheme.KeyEncoding)
+	secrets, ok := v.secrets(scheme)
 	if !ok || !how.sound {
 		return nil
 	}
@@ -186,7 +111,7 @@ func variableFor(name string) string {
 }
 
 // secrets reads one secret or a list of them, of which at least one must be left.
-func (v value) secrets(encoding string) ([]string, bool) {
+func (v value) secrets(scheme signature.Scheme) ([]string, bool) {
 	entries := []value{v}
 	_, isText := v.raw()
 	if _, isFile := v.isMapping(); !isText && !isFile {
@@ -198,7 +123,7 @@ func (v value) secrets(encoding string) ([]string, bool) {
 	var secrets []string
 	before := len(v.doc.problems)
 	for _, entry := range entries {
-		if s, ok := entry.secret(encoding); ok {
+		if s, ok := entry.secret(scheme); ok {
 			secrets = append(secrets, s)
 		}
 	}
@@ -211,14 +136,13 @@ func (v value) secrets(encoding string) ([]string, bool) {
 }
 
 // secret reads one. If it was left out by ${NAME:-}, there is none.
-func (v value) secret(encoding string) (string, bool) {
+func (v value) secret(scheme signature.Scheme) (string, bool) {
 	s, ok := v.secretText()
 	if !ok {
 		return "", false
 	}
-	plain := signature.Scheme{Header: "X", Algorithm: "sha256", Encoding: "hex", KeyEncoding: encoding}
-	if _, err := plain.Verifier([]string{s}); err != nil {
-		v.wrong("%s", strings.TrimPrefix(unquote(err.Error()), "secret 1: "))
+	if err := scheme.CheckSecret(s); err != nil {
+		v.wrong("%s", unquote(err.Error()))
 		return "", false
 	}
 	return s, true

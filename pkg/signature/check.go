@@ -37,6 +37,8 @@ func (s Scheme) check(signed *template) error {
 	p.when(s.Algorithm != "" && s.Kind == Ed25519, "algorithm %q: ed25519 has its own", s.Algorithm)
 	_, known = alphabets[s.Encoding]
 	p.when(!known, "encoding %q: want hex or base64", s.Encoding)
+	p.when(!slices.Contains([]string{"", "hex", "base64", "whsec"}, s.KeyEncoding), "key encoding %q: want hex, base64, whsec or none", s.KeyEncoding)
+	p.when(s.KeyEncoding != "" && s.Kind != HMAC && s.Kind != Hash, "key encoding %q: a public key tells its own", s.KeyEncoding)
 	p = append(p, s.checkPlaces(), s.checkPrefix(), s.checkBody(signed), s.checkTimestamp(signed), s.checkID(signed.uses(idPart)))
 	return errors.Join(p...)
 }

@@ -22,13 +22,6 @@ type key struct {
 // nothing of them; so they wrap no error of a decoder, which would.
 func (s Scheme) keys(secrets []string, signer bool) ([]key, error) {
 	var errs []error
-	switch {
-	case s.Kind != HMAC && s.Kind != Hash && s.KeyEncoding != "":
-		errs = append(errs, fmt.Errorf("key encoding %q: is for hmac and hash alone", s.KeyEncoding))
-	case s.KeyEncoding == "", s.KeyEncoding == "hex", s.KeyEncoding == "base64", s.KeyEncoding == "whsec":
-	default:
-		errs = append(errs, fmt.Errorf("key encoding %q: want hex, base64, whsec or none", s.KeyEncoding))
-	}
 	if len(secrets) == 0 {
 		errs = append(errs, errors.New("no secret"))
 	}
