@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -22,7 +23,11 @@ func main() {
 	queue.Quiet()
 	if err := run(ctx, os.Args[1:], os.Environ(), os.Stdout, os.Stderr); err != nil {
 		fmt.Fprintln(os.Stderr, "hookonce:", err)
-		os.Exit(1)
+		status := 1
+		if e, ok := errors.AsType[*exitError](err); ok {
+			status = e.status
+		}
+		os.Exit(status)
 	}
 }
 
@@ -35,7 +40,7 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 		SilenceUsage:  true,
 	}
 	c := &console{environ: environ, stdout: stdout, stderr: stderr}
-	root.AddCommand(c.devCommand(), c.migrateCommand(), c.sendCommand(), c.eventsCommand(), c.deadCommand(), c.doctorCommand(), c.benchCommand(), healthcheckCommand())
+	root.AddCommand(c.devCommand(), c.migrateCommand(), c.sendCommand(), c.eventsCommand(), c.deadCommand(), c.doctorCommand(), c.benchCommand(), c.verifyCommand(), healthcheckCommand())
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)

@@ -110,24 +110,11 @@ func (m mapping) options(s *signature.Scheme) {
 	if at := m.key("tolerance"); at.given() {
 		before := len(at.doc.problems)
 		at.duration(&tolerance, 0, century, time.Second, "whole seconds from 0 (no check) on, such as 5m")
-		if len(at.doc.problems) == before && !setTolerance(s, tolerance) && tolerance > 0 {
+		if len(at.doc.problems) == before && !s.SetTolerance(tolerance) && tolerance > 0 {
 			at.wrong("no {timestamp} is signed that could be checked")
 		}
 	}
 	m.key("webhook_id").text(&s.WebhookID)
-}
-
-// setTolerance sets it in each scheme that has a timestamp, and reports whether
-// there was one.
-func setTolerance(s *signature.Scheme, tolerance time.Duration) bool {
-	any := s.TimestampField+s.TimestampHeader+s.TimestampAt != ""
-	if any {
-		s.Tolerance = tolerance
-	}
-	for i := range s.Or {
-		any = setTolerance(&s.Or[i], tolerance) || any
-	}
-	return any
 }
 
 var placeholder = regexp.MustCompile(`\{(body|id|timestamp|url|method|form|sha256|crc32|secret|webhook_id|header:[^{}]+|/[^{}]*)\}`)

@@ -43,6 +43,7 @@ func rewritten(body []byte) []variant {
 	add("without the newline at its end", bytes.TrimRight(body, "\r\n"))
 	add("with a newline at its end", append(bytes.Clone(body), '\n'))
 	add("with CR LF at its end", append(bytes.TrimRight(bytes.Clone(body), "\r\n"), "\r\n"...))
+	add("without the white space around it", bytes.TrimSpace(body))
 	add("with LF in the place of CR LF", bytes.ReplaceAll(body, []byte("\r\n"), []byte("\n")))
 	add("without its byte order mark", bytes.TrimPrefix(body, []byte("\uFEFF")))
 	var compact, indented, html bytes.Buffer

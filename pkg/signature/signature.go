@@ -116,6 +116,19 @@ type Scheme struct {
 // tolerance is what both Stripe and Standard Webhooks recommend.
 const tolerance = 5 * time.Minute
 
+// SetTolerance sets Tolerance in each scheme, also in Or, that has a timestamp,
+// and reports whether there was one.
+func (s *Scheme) SetTolerance(tolerance time.Duration) bool {
+	timed := s.TimestampField+s.TimestampHeader+s.TimestampAt != ""
+	if timed {
+		s.Tolerance = tolerance
+	}
+	for i := range s.Or {
+		timed = s.Or[i].SetTolerance(tolerance) || timed
+	}
+	return timed
+}
+
 // GitHub returns the scheme of GitHub's webhooks. The older X-Hub-Signature,
 // which is SHA-1 and which GitHub sends beside it, is not good enough.
 func GitHub() Scheme {

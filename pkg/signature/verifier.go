@@ -110,7 +110,7 @@ func (v *Verifier) Match(r Request, now time.Time) (int, error) {
 			continue
 		}
 		again, otherErr := other.match(r, now)
-		if !elsewhere(otherErr) || absent(err) {
+		if !elsewhere(otherErr) || absent(err) && !absent(otherErr) {
 			secret, err = again, otherErr
 		}
 	}
@@ -155,13 +155,14 @@ func (v *Verifier) matchOne(m *scratch, r Request, doc []byte, now time.Time) (i
 	if err != nil {
 		return -1, err
 	}
-	secret := -1
-	if len(m.signatures) > 0 { // garbage costs no hash
-		if secret = v.prove(m, r); secret < 0 && v.altered(m, r) {
-			return -1, &Error{BodyAltered, v.scheme.place()}
-		}
+	if len(m.signatures) == 0 { // garbage costs no hash
+		return -1, &Error{NoMatch, v.scheme.place()}
 	}
-	if secret < 0 {
+	secret := v.prove(m, r)
+	switch {
+	case secret < 0 && v.altered(m, r):
+		return -1, &Error{BodyAltered, v.scheme.place()}
+	case secret < 0:
 		return -1, &Error{NoMatch, v.scheme.place()}
 	}
 	if m.otherBody {
