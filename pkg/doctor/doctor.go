@@ -48,6 +48,7 @@ type Facts struct {
 	Redis    []Redis   // or each master of a cluster; empty if it was not asked
 	Queues   []Queue   // what asynq holds
 	Postgres *Postgres // nil if it was not asked
+	Attempts []Attempts
 
 	Inbox         bool  // events are held by Postgres first
 	AllowEviction bool  // of REDIS_ALLOW_EVICTION
@@ -66,6 +67,9 @@ func Check(f Facts) []Finding {
 	}
 	for _, q := range f.Queues {
 		all = append(all, q.check()...)
+	}
+	for _, a := range f.Attempts {
+		all = append(all, a.check()...)
 	}
 	if f.Postgres != nil {
 		all = append(all, f.Postgres.check(f.Schema)...)

@@ -205,6 +205,30 @@ func TestQueues(t *testing.T) {
 	wants(t, f, "queue shop", finding{doctor.Note, "2 tasks are active and have no lease", "sweeper", false})
 }
 
+func TestAttempts(t *testing.T) {
+	t.Parallel()
+	const timeout = 15 * time.Second
+	tests := []struct {
+		name string
+		a    doctor.Attempts
+		want doctor.Level // "" for nothing
+	}{
+		{"half", doctor.Attempts{Events: 20, P99: timeout / 2, Timeout: timeout}, doctor.OK},
+		{"over half", doctor.Attempts{Events: 20, P99: timeout/2 + 1, Timeout: timeout}, doctor.Warning},
+		{"too few", doctor.Attempts{Events: 19, P99: timeout, Timeout: timeout}, ""},
+		{"no such source", doctor.Attempts{Events: 20, P99: timeout}, ""},
+	}
+	for _, tt := range tests {
+		tt.a.Source = "shop"
+		got := doctor.Check(doctor.Facts{Attempts: []doctor.Attempts{tt.a}})
+		switch {
+		case tt.want == "" && len(got) == 0:
+		case len(got) != 1 || got[0].Level != tt.want || got[0].Subject != "source shop" || (got[0].Fix == "") != (tt.want == doctor.OK):
+			t.Errorf("%s: found %+v, want %q", tt.name, got, tt.want)
+		}
+	}
+}
+
 func TestAway(t *testing.T) {
 	t.Parallel()
 	got := doctor.Away("postgres", errors.New("dial:\n  refused"))

@@ -21,6 +21,8 @@ const (
 	serializationFailure = "40001"
 	deadlockDetected     = "40P01"
 	lockNotAvailable     = "55P03"
+	undefinedTable       = "42P01"
+	undefinedColumn      = "42703"
 )
 
 // awayCodes begin the codes of errors that say that the server cannot work
@@ -29,13 +31,25 @@ const (
 var awayCodes = []string{"08", "53", "57P0", "58", "25006"}
 
 // unavailable marks err as [webhook.ErrUnavailable] if the database could not
-// be reached or cannot work now. It is for statements of our own.
+// be reached or cannot work now. It is for statements of our own, so a table
+// that is not there is one of ours, and says what to do.
 func unavailable(err error) error {
+	if c := code(err); c == undefinedTable || c == undefinedColumn {
+		return &schemaError{err}
+	}
 	if err == nil || errors.Is(err, webhook.ErrUnavailable) || !isAway(err) {
 		return err
 	}
 	return fmt.Errorf("%w: %w", webhook.ErrUnavailable, err)
 }
+
+// A schemaError is a statement of ours that met other tables than it is for.
+type schemaError struct{ err error }
+
+func (e *schemaError) Error() string {
+	return "the database does not have the tables that this build needs: run hookonce migrate up"
+}
+func (e *schemaError) Unwrap() error { return e.err }
 
 // isAway tells a database that is away from a statement that is wrong, which
 // waiting does not mend. A deadline that passed counts: the database was too

@@ -2,6 +2,7 @@ package program
 
 import (
 	"context"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -45,7 +46,9 @@ func Doctor(ctx context.Context, environ []string) ([]doctor.Finding, error) {
 	if consult("redis", func(ctx context.Context) ([]doctor.Finding, error) { return examineRedis(ctx, rdb, j) }) {
 		consult("queues", func(ctx context.Context) ([]doctor.Finding, error) { return examineQueues(ctx, rdb) })
 	}
-	consult("postgres", func(ctx context.Context) ([]doctor.Finding, error) { return examinePostgres(ctx, store, j) })
+	if consult("postgres", func(ctx context.Context) ([]doctor.Finding, error) { return examinePostgres(ctx, store, j) }) {
+		found = append(found, examineAttempts(ctx, store, sources)...)
+	}
 	return found, nil
 }
 
@@ -60,6 +63,25 @@ func readSources(environ []string) ([]source.Source, []doctor.Finding) {
 		}}
 	}
 	return sources, nil
+}
+
+// examineAttempts finds nothing if it cannot: why not was found before.
+func examineAttempts(ctx context.Context, store *postgres.Store, sources []source.Source) []doctor.Finding {
+	ctx, cancel := context.WithTimeout(ctx, examTimeout)
+	defer cancel()
+	times, err := store.AttemptTimes(ctx)
+	if err != nil {
+		return nil
+	}
+	timeouts := map[string]time.Duration{}
+	for _, s := range sources {
+		timeouts[s.Name] = s.Timeout
+	}
+	var f doctor.Facts
+	for _, t := range times {
+		f.Attempts = append(f.Attempts, doctor.Attempts{Source: t.Source, Events: t.Events, P99: t.P99, Timeout: timeouts[t.Source]})
+	}
+	return doctor.Check(f)
 }
 
 func examineQueues(ctx context.Context, rdb redis.UniversalClient) ([]doctor.Finding, error) {
