@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hookonce/hookonce/pkg/signature"
 	"github.com/hookonce/hookonce/pkg/source"
 )
 
@@ -95,4 +96,13 @@ func parseNetwork(s string) (netip.Prefix, bool) {
 	}
 	prefix, err := netip.ParsePrefix(s)
 	return prefix, err == nil && prefix == prefix.Masked() && !prefix.Addr().Is4In6()
+}
+
+// secretHeaders are those that prove who sent, or could.
+func secretHeaders(s signature.Scheme) []string {
+	names := append([]string{"Authorization", "Proxy-Authorization", "Cookie", s.Header, s.OldHeader}, s.MoreHeaders...)
+	for _, other := range s.Or {
+		names = append(names, secretHeaders(other)...)
+	}
+	return names
 }

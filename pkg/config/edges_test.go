@@ -83,3 +83,17 @@ func TestEdgesRefused(t *testing.T) {
 		}
 	}
 }
+
+// What is kept of a delivery is shown; so it is never a secret.
+func TestSecretHeadersRefused(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"X-Hub-Signature-256", "x-hub-signature-256", "X-Hub-Signature", "authorization", "Cookie"} {
+		_, err := parse(edged("headers: [X-GitHub-Event, " + name + "]"))
+		if want := "hookonce.yaml:5: source shop: headers: entry 2: is a secret or a signature, which is not kept: leave it out"; err == nil || err.Error() != want {
+			t.Errorf("%s: %v, want %s", name, err, want)
+		}
+	}
+	if _, err := parse(edged("headers: [X-GitHub-Event, X-Signature]")); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,7 +1,9 @@
 package config
 
 import (
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/hookonce/hookonce/pkg/payload"
@@ -92,7 +94,7 @@ func (v value) source(name string) source.Source {
 	m.limits(&s)
 	m.edges(&s, how)
 	if h := m.key("headers"); h.given() {
-		s.KeepHeaders = h.headers()
+		s.KeepHeaders = h.headers(secretHeaders(how.preset.Scheme))
 	}
 	if h := m.key("handlers"); h.given() {
 		s.Handlers = h.rules()
@@ -139,12 +141,19 @@ func (m mapping) limits(s *source.Source) {
 	m.key("keep_details").duration(&s.KeepDetails, time.Hour, years, 1, "a duration of 1h or more, such as 2160h")
 }
 
-func (v value) headers() []string {
+// headers reads which headers to keep. Those that are secret would be shown to
+// all who may see events.
+func (v value) headers(secret []string) []string {
 	var names []string
 	entries, _ := v.list("a list of the headers to keep")
 	for _, entry := range entries {
 		var name string
-		entry.header(&name)
+		if !entry.header(&name) {
+			continue
+		}
+		if slices.ContainsFunc(secret, func(s string) bool { return strings.EqualFold(s, name) }) {
+			entry.wrong("is a secret or a signature, which is not kept: leave it out")
+		}
 		names = append(names, name)
 	}
 	return names
