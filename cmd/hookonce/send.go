@@ -5,30 +5,30 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/hookonce/hookonce/pkg/config"
 	"github.com/hookonce/hookonce/pkg/signature"
 	"github.com/hookonce/hookonce/pkg/source"
 )
 
 // A sending is what hookonce send is asked for.
 type sending struct {
-	url, source, file, id, typ string
-	amount                     int64
-	copies                     int
-	parallel                   bool
+	url, publicURL, source, provider string
+	secretEnv, privateKey, newKey    string
+	file, id, typ                    string
+	amount                           int64
+	copies                           int
+	parallel                         bool
 }
 
 func (c *console) sendCommand() *cobra.Command {
@@ -37,13 +37,24 @@ func (c *console) sendCommand() *cobra.Command {
 		Use:   "send",
 		Short: "Sign an event as its provider would, and post it to ingest",
 		Long: "Sign an event as its provider would, and post it to ingest: a body from a file, or one made up.\n" +
-			"The secret is the first one that the sources file has for the source.",
+			"The secret is the first one that the sources file has for the source. With --provider no sources file\n" +
+			"is needed: the secret is in an environment variable, or the private key in a file.",
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return c.send(cmd.Context(), s) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if s.newKey != "" {
+				return c.newPrivateKey(s)
+			}
+			return c.send(cmd.Context(), s)
+		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&s.url, "url", "", "address of ingest, without /webhooks (default INGEST_URL)")
-	f.StringVar(&s.source, "source", source.DefaultName, "name of the source")
+	f.StringVar(&s.publicURL, "public-url", "", "what the provider calls, where it signs that (default: where it is posted)")
+	f.StringVar(&s.source, "source", "", "name of the source (default: the provider, or "+source.DefaultName+")")
+	f.StringVar(&s.provider, "provider", "", "sign as this provider of PROVIDERS.md, without a sources file")
+	f.StringVar(&s.secretEnv, "secret-env", "", "environment variable with the secret of --provider (default such as GITHUB_SECRET)")
+	f.StringVar(&s.privateKey, "private-key", "", "file with the private key of --provider, for those with public keys: PEM, or whsk_")
+	f.StringVar(&s.newKey, "new-private-key", "", "make a private key for --provider in this file, print what to put into secrets, and send nothing")
 	f.StringVar(&s.file, "file", "", "post this file; - is the standard input")
 	f.StringVar(&s.id, "id", "", "id of the event, where a header has it or the body is made up (default: a new one)")
 	f.StringVar(&s.typ, "type", "payment.succeeded", "type of the event, likewise")
@@ -57,7 +68,8 @@ func (c *console) send(ctx context.Context, s sending) error {
 	if s.copies < 1 {
 		return errors.New("--copies must be positive")
 	}
-	src, err := c.findSource(s.source)
+	s.source = cmp.Or(s.source, s.provider, source.DefaultName)
+	from, err := c.sender(s)
 	if err != nil {
 		return err
 	}
@@ -66,114 +78,61 @@ func (c *console) send(ctx context.Context, s sending) error {
 			return err
 		}
 	}
+	address, err := parseURL(s.url)
+	if err != nil {
+		return fmt.Errorf("INGEST_URL: %w", err)
+	}
+	address = address.JoinPath("webhooks", s.source)
 	s.id = cmp.Or(s.id, "evt_"+rand.Text())
-	body, err := s.body(src)
+	r, err := s.delivery(from.source)
 	if err != nil {
 		return err
 	}
-	h, err := s.header(src, body)
-	if err != nil {
-		return err
+	r.URL = cmp.Or(s.publicURL, address.String())
+	if r, err = from.sign(r, s.id); err != nil {
+		return fmt.Errorf("it cannot be signed: %w", err)
 	}
-	return c.deliverAll(ctx, s, h, body)
+	if signed, err := url.Parse(r.URL); err == nil { // with what belongs into the query
+		address.RawQuery = signed.RawQuery
+	}
+	return c.deliverAll(ctx, s, address.String(), r)
 }
 
-// findSource reads the source as ingest does, so what it signs is what ingest
-// checks.
-func (c *console) findSource(name string) (source.Source, error) {
-	environ := c.environ
-	if file, err := c.setting("HOOKONCE_CONFIG"); err == nil {
-		environ = with(environ, map[string]string{"HOOKONCE_CONFIG": file})
-	}
-	sources, err := config.ReadSources(environ)
-	if err != nil {
-		return source.Source{}, err
-	}
-	var names []string
-	for _, src := range sources {
-		if src.Name == name {
-			return src, nil
-		}
-		names = append(names, src.Name)
-	}
-	return source.Source{}, fmt.Errorf("no source %s in the sources file: it has %s", name, strings.Join(names, ", "))
-}
-
-func (s sending) body(src source.Source) ([]byte, error) {
-	switch s.file {
-	case "":
-		return s.madeUp(src)
-	case "-":
-		return io.ReadAll(os.Stdin)
-	}
-	return os.ReadFile(s.file)
-}
-
-// madeUp is a body with all that the source wants in it.
-func (s sending) madeUp(src source.Source) ([]byte, error) {
-	doc := map[string]any{"sent_as": s.id} // or two of them would be the same bytes, and the second a replay
-	put := func(l source.Locator, value any) {
-		if l.Header == "" {
-			putAt(doc, l.JSON.String(), value)
-		}
-	}
-	for _, l := range src.ID {
-		put(l, s.id)
-	}
-	put(src.Type[0], s.typ)
+// delivery is what is posted, not signed yet: a file, or made up.
+func (s sending) delivery(src source.Source) (signature.Request, error) {
+	values := map[string]any{}
 	for _, n := range src.Integers {
-		put(source.Locator{JSON: n.At}, time.Now().Unix())
+		values[n.At.String()] = time.Now().Unix()
 	}
 	for _, rule := range src.Handlers {
 		if rule.Handler == "payments" {
-			put(source.Locator{JSON: rule.Amount}, s.amount)
+			values[rule.Amount.String()] = s.amount
 		}
 	}
-	return json.Marshal(doc)
-}
-
-// putAt makes the objects on the way to a JSON Pointer.
-func putAt(doc map[string]any, pointer string, value any) {
-	unescape := strings.NewReplacer("~1", "/", "~0", "~")
-	keys := strings.Split(strings.TrimPrefix(pointer, "/"), "/")
-	for _, key := range keys[:len(keys)-1] {
-		next, ok := doc[unescape.Replace(key)].(map[string]any)
-		if !ok {
-			next = map[string]any{}
-			doc[unescape.Replace(key)] = next
-		}
-		doc = next
+	h, body, err := src.Sample(s.id, s.typ, values)
+	if err != nil {
+		return signature.Request{}, err
 	}
-	doc[unescape.Replace(keys[len(keys)-1])] = value
-}
-
-// header is what the provider sends along.
-func (s sending) header(src source.Source, body []byte) (http.Header, error) {
-	h := http.Header{}
-	if src.Verifier != nil {
-		r, err := src.Verifier.Sign(signature.Request{Method: http.MethodPost, Body: body}, s.id, time.Now())
-		if err != nil {
-			return nil, err
-		}
-		h = r.Header
+	r := signature.Request{Method: http.MethodPost, Header: h, Body: body}
+	switch s.file {
+	case "":
+		return r, nil
+	case "-":
+		r.Body, err = io.ReadAll(os.Stdin)
+	default:
+		r.Body, err = os.ReadFile(s.file)
 	}
-	h.Set("Content-Type", "application/json")
-	for _, l := range src.ID {
-		if l.Header != "" {
-			h.Set(l.Header, s.id)
-		}
-	}
-	if src.Type[0].Header != "" {
-		h.Set(src.Type[0].Header, s.typ)
-	}
-	return h, nil
+	var contentType string
+	contentType, r.Body = src.Fit(r.Body)
+	r.Header.Set("Content-Type", contentType)
+	return r, err
 }
 
 // deliverAll posts all copies and prints each answer. It fails if one was not
 // a 2xx.
-func (c *console) deliverAll(ctx context.Context, s sending, h http.Header, body []byte) error {
+func (c *console) deliverAll(ctx context.Context, s sending, address string, r signature.Request) error {
 	results := make([]error, s.copies)
-	deliver := func(i int) { results[i] = c.deliver(ctx, s, h, body) }
+	deliver := func(i int) { results[i] = c.deliver(ctx, address, r) }
 	var wg sync.WaitGroup
 	for i := range s.copies {
 		if s.parallel {
@@ -190,16 +149,12 @@ func (c *console) deliverAll(ctx context.Context, s sending, h http.Header, body
 	return nil
 }
 
-func (c *console) deliver(ctx context.Context, s sending, h http.Header, body []byte) error {
-	u, err := parseURL(s.url)
-	if err != nil {
-		return fmt.Errorf("INGEST_URL: %w", err)
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, u.JoinPath("webhooks", s.source).String(), bytes.NewReader(body))
+func (c *console) deliver(ctx context.Context, address string, r signature.Request) error {
+	req, err := http.NewRequestWithContext(ctx, r.Method, address, bytes.NewReader(r.Body))
 	if err != nil {
 		return err
 	}
-	req.Header = h.Clone()
+	req.Header = r.Header.Clone()
 	client := http.Client{Timeout: 10 * time.Second}
 	resp, err := client.Do(req)
 	if err != nil {

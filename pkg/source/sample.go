@@ -1,6 +1,7 @@
 package source
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
@@ -42,6 +43,27 @@ func (s *Source) Sample(id, typ string, values map[string]any) (http.Header, []b
 	}
 	body, err := sample.body(s)
 	return sample.header, body, err
+}
+
+// Fit returns a body as the source takes it, and its Content-Type: a JSON
+// document goes into a form, if the source takes nothing but forms.
+func (s *Source) Fit(body []byte) (contentType string, fitted []byte) {
+	const jsonType, formType = "application/json", "application/x-www-form-urlencoded"
+	text := bytes.TrimLeft(body, " \t\r\n")
+	isJSON := len(text) > 0 && (text[0] == '{' || text[0] == '[')
+	name := s.PayloadField
+	if s.Items != nil && s.Items.Form != "" {
+		name = s.Items.Form
+	}
+	switch {
+	case s.takes(JSON) && (isJSON || !s.takes(Form)):
+		return jsonType, body
+	case s.takes(Form) && isJSON && name != "":
+		return formType, []byte(url.Values{name: {string(body)}}.Encode())
+	case s.takes(Form):
+		return formType, body
+	}
+	return "application/octet-stream", body
 }
 
 // A sample is a delivery in the making.
