@@ -69,7 +69,7 @@ func (m mapping) described(s signature.Scheme) signature.Scheme {
 	}
 	m.key("header").header(&s.Header)
 	if more := m.key("more_headers"); more.given() {
-		s.MoreHeaders = more.headers()
+		s.MoreHeaders = more.headers(nil)
 	}
 	m.key("old_header").header(&s.OldHeader)
 	m.key("signature_at").text(&s.SignatureAt)
