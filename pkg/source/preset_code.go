@@ -32,11 +32,13 @@ func hosts() map[string]Preset {
 		// The token is sent as it is, so it says who posts and nothing about the
 		// body. X-Gitlab-Webhook-UUID is the subscription's, and checkout_sha is
 		// all zeros or null when a branch goes: neither is an id. One
-		// X-Gitlab-Event-UUID is shared by the hooks that a hook sets off.
+		// X-Gitlab-Event-UUID is shared by the hooks that a hook sets off. The
+		// headers say all that is needed, so nothing is asked of the body.
 		"gitlab": {
 			Scheme:      tokenIn("X-Gitlab-Token"),
 			ID:          []Locator{either(inHeader("Idempotency-Key"), inHeader("X-Gitlab-Event-UUID"))},
-			Type:        []Locator{inHeader("X-Gitlab-Event"), optional(inBody("/object_attributes/action"))},
+			Type:        []Locator{inHeader("X-Gitlab-Event")},
+			Content:     []Kind{Opaque},
 			KeepHeaders: []string{"X-Gitlab-Event", "X-Gitlab-Instance"},
 			Replay:      time.Hour,
 			About: About{

@@ -103,7 +103,7 @@ func cashiers() map[string]Preset {
 		"razorpay": {
 			Scheme: hmacHex("X-Razorpay-Signature", ""),
 			ID:     []Locator{inHeader("X-Razorpay-Event-Id")},
-			Type:   []Locator{inBody("/event")},
+			Type:   []Locator{optional(inBody("/event"))},
 			Replay: time.Hour,
 			About: About{
 				Title:   "Razorpay",
@@ -144,8 +144,8 @@ func cashiers() map[string]Preset {
 		// Retries count themselves in the body.
 		"coinbase-commerce": {
 			Scheme:       hmacHex("X-CC-Webhook-Signature", ""),
-			ID:           []Locator{inBody("/event/id")},
-			Type:         []Locator{inBody("/event/type")},
+			ID:           []Locator{either(inBody("/event/id"), content())},
+			Type:         []Locator{optional(inBody("/event/type"))},
 			IgnoreFields: pointers("/id", "/attempt_number", "/scheduled_for"),
 			About: About{
 				Title:   "Coinbase Commerce",
@@ -157,9 +157,9 @@ func cashiers() map[string]Preset {
 		},
 		"gocardless": {
 			Scheme: hmacHex("Webhook-Signature", ""),
-			Items:  list("/events"),
-			ID:     []Locator{inBody("/id")},
-			Type:   []Locator{inBody("/resource_type"), inBody("/action")},
+			Items:  &Locator{JSON: Pointer("/events"), Optional: true},
+			ID:     []Locator{either(inBody("/id"), content())},
+			Type:   []Locator{optional(inBody("/resource_type")), inBody("/action")},
 			About: About{
 				Title:     "GoCardless",
 				Page:      "https://developer.gocardless.com/getting-started/staying-up-to-date-with-webhooks",

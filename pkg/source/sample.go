@@ -62,6 +62,8 @@ func (s *Source) Fit(body []byte) (contentType string, fitted []byte) {
 		return formType, []byte(url.Values{name: {string(body)}}.Encode())
 	case s.takes(Form):
 		return formType, body
+	case isJSON:
+		return jsonType, body
 	}
 	return "application/octet-stream", body
 }
