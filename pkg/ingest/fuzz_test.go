@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/hookonce/hookonce/pkg/signature"
+	"github.com/hookonce/hookonce/pkg/source"
+	"github.com/hookonce/hookonce/pkg/webhook"
 )
 
 // No request is answered with anything but JSON with the three fields, none
@@ -56,6 +58,60 @@ func FuzzHandler(f *testing.F) {
 		}
 		if len(events) > 0 && !bytes.Equal(events[0].Body, sent) {
 			t.Errorf("the queue got %q, of %q", events[0].Body, sent)
+		}
+	})
+}
+
+// The same for sources that take batches, forms, bytes and what is compressed,
+// and that answer handshakes: whatever comes, all usable events of a 2xx are on
+// the queue, each once, and with its own part of the bytes.
+func FuzzContent(f *testing.F) {
+	for _, body := range []string{
+		`[{"id":"a","type":"t"},{"id":"b","type":"t"}]`, `[{"id":"a","type":"t"},{"id":"a","type":"u"},7,{}]`, `{"events":[{"id":"a","type":"t"}]}`, `{"events":[]}`,
+		`events=%5B%7B%22id%22%3A%22a%22%2C%22type%22%3A%22t%22%7D%5D&id=1`, "id=1&type=t&id=2", "<a/>", "\x1f\x8b", zip(f, `[{"id":"a","type":"t"}]`),
+		`{"type":"url_verification","challenge":"a"}`, `{"event":"endpoint.url_validation","payload":{"plainToken":"a"}}`, `{"type":1}`,
+	} {
+		for i := range 12 {
+			f.Add(i, "application/json", "", []byte(body))
+			f.Add(i, "application/x-www-form-urlencoded", "gzip", []byte(body))
+		}
+	}
+	f.Fuzz(func(t *testing.T, i int, contentType, encoding string, body []byte) {
+		src := batches([]string{"", "/events"}[i&1])
+		src.Content, src.Gzip = []source.Kind{source.JSON, source.Form, source.Opaque}, source.GzipPlain
+		src.MaxBody = 64 << 10
+		src.Handshake = []source.Handshake{source.HandshakeNone, source.HandshakeSlack, source.HandshakeZoom, source.HandshakeDiscord, source.HandshakeSNS, source.HandshakeXero}[uint(i)>>1%6]
+		switch uint(i) % 3 {
+		case 0:
+			src.Items.Form = "events"
+		case 1:
+			src.Items, src.ID, src.Type = nil, []source.Locator{{Form: "id", Or: []source.Locator{{Content: true}}}}, []source.Locator{{Text: "t"}}
+		}
+		r := newRig(t, only(src))
+		d := toBatch(string(body))
+		d.header.Set("Content-Type", contentType)
+		d.header.Set("Content-Encoding", encoding)
+		w := r.send(d)
+		if w.Code >= 500 || w.Code >= 300 && w.Code < 400 {
+			t.Fatalf("%q was answered %d %q", body, w.Code, w.Body)
+		}
+		events := r.queue.got()
+		if len(events) > 0 && w.Code != 200 {
+			t.Errorf("%q was answered %d, and the queue got %d events", body, w.Code, len(events))
+		}
+		accepted := 0
+		for _, report := range r.reports {
+			if report.Outcome == webhook.Accepted {
+				accepted++
+			}
+		}
+		if accepted != len(events) || len(r.reports) == 0 {
+			t.Errorf("%q: the queue got %d events, and %d are reported of %d", body, len(events), accepted, len(r.reports))
+		}
+		for _, ev := range events {
+			if ev.ID == "" || ev.Type == "" || ev.SHA256 != sum(ev.Body) || len(ev.Body) > 64<<10 {
+				t.Errorf("%q: the queue got %q %q with %q", body, ev.ID, ev.Type, ev.Body)
+			}
 		}
 	})
 }
