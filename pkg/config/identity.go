@@ -91,7 +91,7 @@ func (v value) locator(to *source.Locator, more []string) bool {
 		return false
 	}
 	var at source.Locator
-	ok = m.place(&at, more)
+	ok = m.place(&at)
 	before := len(v.doc.problems)
 	m.key("number").flag(&at.Number)
 	m.key("optional").flag(&at.Optional)
@@ -107,7 +107,7 @@ func (v value) locator(to *source.Locator, more []string) bool {
 }
 
 // place reads the one key that says where a text is.
-func (m mapping) place(at *source.Locator, more []string) bool {
+func (m mapping) place(at *source.Locator) bool {
 	var places []string
 	for _, key := range []string{"json", "header", "form", "text"} {
 		if m.key(key).given() {

@@ -76,7 +76,8 @@ func (d *delivery) holdAll(ctx context.Context, first, repeats []*entry) error {
 func (d *delivery) split() (first, repeats []*entry) {
 	if len(d.entries) == 1 {
 		if e := &d.entries[0]; e.invalid == nil && e.receipt.Outcome == "" {
-			return []*entry{e}, nil
+			d.only[0] = e
+			return d.only[:], nil
 		}
 		return nil, nil
 	}

@@ -133,6 +133,7 @@ type delivery struct {
 	gzipped bool              // body is compressed yet
 	entries []entry
 	single  [1]entry // what entries are, of nearly all deliveries
+	only    [1]*entry
 	report  Report
 	room    room
 	replay  replay

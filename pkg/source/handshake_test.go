@@ -72,7 +72,7 @@ func TestGreetGet(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			s, query := greeter(t, tt.kind), url.Values{}
+			s := greeter(t, tt.kind)
 			query, err := url.ParseQuery(tt.query)
 			if err != nil {
 				t.Fatal(err)

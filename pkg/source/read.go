@@ -3,6 +3,7 @@ package source
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"net/http"
 	"strings"
 
@@ -40,10 +41,11 @@ func (s *Source) Read(h http.Header, body []byte) ([]Item, error) {
 		kind = s.kinds()[0]
 	}
 	doc := body
-	switch {
-	case kind == Opaque:
+	switch kind {
+	case JSON:
+	case Opaque:
 		doc = nil
-	case kind == Form:
+	case Form:
 		v.form = body
 		if doc, err = s.document(body); err != nil {
 			return nil, err
@@ -65,7 +67,7 @@ func (s *Source) document(form []byte) ([]byte, error) {
 		return nil, nil
 	}
 	text, err := field(form, name)
-	if err == errMissing && s.Items == nil {
+	if errors.Is(err, errMissing) && s.Items == nil {
 		return nil, nil
 	}
 	if err != nil {
@@ -177,7 +179,7 @@ func (s *Source) readID(v *view, body []byte) (string, error) {
 	parts, some := make([]string, len(s.ID)), false
 	for i := range s.ID {
 		part, there, err := v.part(&s.ID[i])
-		if err != nil && !(s.ID[i].Optional && !there) {
+		if err != nil && (there || !s.ID[i].Optional) {
 			return "", err
 		}
 		some = some || there
