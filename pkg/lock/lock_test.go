@@ -22,17 +22,17 @@ import (
 func TestMain(m *testing.M) { os.Exit(stacktest.Main(m)) }
 
 // dial returns a client as a worker's.
-func dial(t *testing.T, url string) *redis.Client {
-	t.Helper()
+func dial(tb testing.TB, url string) *redis.Client {
+	tb.Helper()
 	o, err := redis.ParseURL(url)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	o.ContextTimeoutEnabled, o.DisableIdentity = true, true
 	o.DialTimeout, o.DialerRetries = 200*time.Millisecond, 1
 	o.ReadTimeout, o.WriteTimeout, o.MaxRetries = 10*time.Second, 10*time.Second, 1
 	rdb := redis.NewClient(o)
-	t.Cleanup(func() { rdb.Close() })
+	tb.Cleanup(func() { rdb.Close() })
 	return rdb
 }
 

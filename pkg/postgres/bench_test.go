@@ -51,6 +51,32 @@ func BenchmarkAttempt(b *testing.B) {
 	})
 }
 
+// BenchmarkClaim takes new events, one after the other.
+func BenchmarkClaim(b *testing.B) {
+	f, body := newStore(b), string(make([]byte, 500))
+	b.ReportAllocs()
+	for b.Loop() {
+		if c, err := f.Claim(b.Context(), event(rand.Text(), body), "bench", terms, 0); err != nil || !c.Mine {
+			b.Fatal(c, err)
+		}
+	}
+}
+
+// BenchmarkComplete ends claimed events, whose handlers do nothing.
+func BenchmarkComplete(b *testing.B) {
+	f, body := newStore(b), string(make([]byte, 500))
+	nothing := func(context.Context, pgx.Tx) error { return nil }
+	b.ReportAllocs()
+	for b.Loop() {
+		b.StopTimer()
+		c := f.claim(b, event(rand.Text(), body), "bench")
+		b.StartTimer()
+		if err := f.Attempt(b.Context(), c, nothing); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
 func floor(ctx context.Context, db *pgxpool.Pool, body string) error {
 	ev := event(rand.Text(), body)
 	const claim = `INSERT INTO received_events (source, event_id, event_type, status, attempt, payload, payload_sha256, content_type, delivery,
@@ -72,6 +98,7 @@ func floor(ctx context.Context, db *pgxpool.Pool, body string) error {
 func parallel(b *testing.B, f func(context.Context) error) {
 	b.ReportAllocs()
 	b.SetParallelism(8)
+	b.ResetTimer() // the stack may just have been started
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
 			if err := f(context.Background()); err != nil {

@@ -38,6 +38,7 @@ func BenchmarkEnqueue(b *testing.B) {
 			before := used()
 			b.ReportAllocs()
 			b.SetParallelism(64)
+			b.ResetTimer() // the stack may just have been started
 			b.RunParallel(func(pb *testing.PB) {
 				for pb.Next() {
 					ev := webhook.Event{Source: source, ID: id(), Type: "a.b", Delivery: rand.Text(), ReceivedAt: time.Now(), Body: body}
@@ -50,5 +51,19 @@ func BenchmarkEnqueue(b *testing.B) {
 			})
 			b.ReportMetric((used()-before)/float64(b.N), "redis-µs/op")
 		})
+	}
+}
+
+// BenchmarkEncode packs an event into a task.
+func BenchmarkEncode(b *testing.B) {
+	ev := webhook.Event{
+		Source: "shop", ID: "evt_1", Type: "a.b", Delivery: rand.Text(), ContentType: "application/json",
+		Headers: map[string]string{"X-Kept": "1"}, ReceivedAt: time.Now(), Body: make([]byte, 500),
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if t := queue.NewTask(ev, false); len(t.Payload()) != len(ev.Body) {
+			b.Fatal(t)
+		}
 	}
 }
