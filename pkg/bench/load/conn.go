@@ -18,8 +18,13 @@ type conn struct {
 	net     atomic.Pointer[wire] // replaced when it breaks
 	broken  bool
 	request *request
-	answer  []byte
+	answer  []byte // n bytes of it have come
+	n       int
 	meant   time.Time // when the delivery on its way was to be sent
+
+	// Of the engine of Linux: the socket, or -1, and what is still to be written.
+	fd  int
+	out []byte
 
 	warm, counts      Counts
 	accepted, refused Latencies
@@ -28,8 +33,10 @@ type conn struct {
 type wire struct{ net.Conn }
 
 func newConn(r *run, nc net.Conn, path string) *conn {
-	c := &conn{run: r, request: r.Maker.request(path), answer: make([]byte, 8<<10)}
-	c.net.Store(&wire{nc})
+	c := &conn{run: r, request: r.Maker.request(path), answer: make([]byte, 8<<10), fd: -1}
+	if nc != nil {
+		c.net.Store(&wire{nc})
+	}
 	return c
 }
 
@@ -59,17 +66,25 @@ func (c *conn) send(meant time.Time) {
 
 // receive reads the answer and counts it.
 func (c *conn) receive(measured bool) {
-	n, code, body, err := c.read()
+	code, body, err := c.read()
+	c.count(measured, code, body, err)
+}
+
+// count counts the answer that has come, or the error that came instead, which
+// breaks the connection.
+func (c *conn) count(measured bool, code int, body []byte, err error) {
 	took := time.Since(c.meant)
 	counts := &c.warm
 	if measured {
 		counts = &c.counts
 	}
+	answer := c.answer[:c.n]
+	c.n = 0
 	switch {
 	case err != nil:
 		counts.Lost++
-		c.broken = true
-		c.net.Load().Close()
+		c.hangUp()
+		return
 	case code/100 == 2:
 		if bytes.Contains(body, duplicate) {
 			counts.Duplicate++
@@ -79,18 +94,26 @@ func (c *conn) receive(measured bool) {
 		if measured {
 			c.accepted = append(c.accepted, took)
 		}
-	case code == 503 && bytes.Contains(c.answer[:n], retryAfter):
+	case code == 503 && bytes.Contains(answer, retryAfter):
 		counts.Refused++
 		if measured {
 			c.refused = append(c.refused, took)
 		}
 	default:
 		counts.Failed++
-		c.run.failed(string(c.answer[:n]))
+		c.run.failed(string(answer))
 	}
-	if err == nil && bytes.Contains(c.answer[:n], closing) {
-		c.broken = true
-		c.net.Load().Close()
+	if bytes.Contains(answer, closing) {
+		c.hangUp()
+	}
+}
+
+// hangUp closes the connection, of either engine.
+func (c *conn) hangUp() {
+	c.broken = true
+	c.closeFD()
+	if nc := c.net.Load(); nc != nil {
+		nc.Close()
 	}
 }
 
@@ -104,40 +127,43 @@ var (
 	errAnswer = errors.New("answer is not understood")
 )
 
-// read takes in one answer, whose body has a length. n is all of it.
-func (c *conn) read() (n, code int, body []byte, err error) {
+// read takes in one answer.
+func (c *conn) read() (code int, body []byte, err error) {
 	if c.broken {
-		return 0, 0, nil, io.ErrClosedPipe
+		return 0, nil, io.ErrClosedPipe
 	}
-	nc, end := c.net.Load(), -1
-	for end < 0 {
-		m, err := nc.Read(c.answer[n:])
+	for {
+		m, err := c.net.Load().Read(c.answer[c.n:])
 		if err != nil {
-			return n, 0, nil, err
+			return 0, nil, err
 		}
-		n += m
-		end = bytes.Index(c.answer[:n], endOfHead)
-	}
-	code, err = strconv.Atoi(string(c.answer[9:12]))
-	if err != nil {
-		return n, 0, nil, errAnswer
-	}
-	want := end + len(endOfHead)
-	if code != 204 {
-		length, err := lengthIn(c.answer[:end+2])
-		if err != nil || want+length > len(c.answer) {
-			return n, code, nil, errAnswer
+		c.n += m
+		code, body, whole, err := parse(c.answer[:c.n])
+		if whole || err != nil {
+			return code, body, err
 		}
-		want += length
-	}
-	for n < want {
-		m, err := nc.Read(c.answer[n:])
-		if err != nil {
-			return n, code, nil, err
+		if c.n == len(c.answer) {
+			return code, body, errAnswer
 		}
-		n += m
 	}
-	return n, code, c.answer[end+len(endOfHead) : want], nil
+}
+
+// parse understands one answer, whose body has a length. It is not whole if
+// more is to come.
+func parse(answer []byte) (code int, body []byte, whole bool, err error) {
+	end := bytes.Index(answer, endOfHead)
+	if end < 0 {
+		return 0, nil, false, nil
+	}
+	if code, err = strconv.Atoi(string(answer[9:12])); err != nil {
+		return 0, nil, false, errAnswer
+	}
+	body = answer[end+len(endOfHead):]
+	if code == 204 {
+		return code, nil, true, nil
+	}
+	length, err := lengthIn(answer[:end+2])
+	return code, body, err == nil && len(body) >= length, err
 }
 
 func lengthIn(head []byte) (int, error) {

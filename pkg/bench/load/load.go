@@ -99,8 +99,9 @@ const (
 // A run is a load while it is fired.
 type run struct {
 	Load
-	phase atomic.Int32
-	left  atomic.Int64 // deliveries to send, if they are counted
+	portable bool // not the engine of Linux
+	phase    atomic.Int32
+	left     atomic.Int64 // deliveries to send, if they are counted
 
 	mu        sync.Mutex
 	all       []*conn
@@ -111,16 +112,27 @@ type run struct {
 const grace = 5 * time.Second
 
 // Fire sends the load, and returns when all is answered or given up.
+//
+// On Linux one thread does all of it by epoll, which costs a third of what a
+// goroutine for each connection does; elsewhere those do it.
 func Fire(ctx context.Context, l Load) (Result, error) {
-	r := &run{Load: l}
-	r.left.Store(int64(l.Count))
-	for range l.Conns {
+	return fire(ctx, &run{Load: l})
+}
+
+func fire(ctx context.Context, r *run) (Result, error) {
+	r.left.Store(int64(r.Count))
+	if !r.portable {
+		if res, err, ok := r.poll(ctx); ok {
+			return res, err
+		}
+	}
+	for range r.Conns {
 		if _, err := r.dial(ctx); err != nil {
 			return Result{}, err
 		}
 	}
 	defer r.close()
-	if l.Rate > 0 {
+	if r.Rate > 0 {
 		return r.open(ctx)
 	}
 	return r.closed(ctx)

@@ -43,6 +43,7 @@ func (r *run) open(ctx context.Context) (Result, error) {
 	_, used := r.end(began, cpu)
 	<-finished
 	wait(ctx, p.free, grace)
+	p.drop()
 	r.close()
 	<-p.free
 	res := r.result(p.ends.Sub(p.begins), used)
@@ -63,21 +64,21 @@ func (p *pacer) pace(ctx context.Context) {
 		next = next.Add(time.Duration(rng.ExpFloat64() / p.Rate * float64(time.Second)))
 	}
 	p.mu.Lock()
-	p.sent -= p.drop()
 	p.over = true
 	p.check()
 	p.mu.Unlock()
 }
 
 // drop gives up the deliveries that got no connection.
-func (p *pacer) drop() (measured int) {
+func (p *pacer) drop() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	for _, meant := range p.due {
 		if !meant.Before(p.begins) {
-			measured++
+			p.sent--
 		}
 	}
 	p.due = nil
-	return measured
 }
 
 // dispatch sends a delivery on a free connection, or leaves it to the next that
