@@ -134,7 +134,9 @@ func (v *Verifier) produce(m *scratch, r Request) (signature []byte, public bool
 			m.sum(&v.signed, r)
 			return m.sums[i], false, nil
 		case key.private != nil:
-			signature, err := v.scheme.signText(key.private, m.compose(&v.signed, r))
+			m.text.Reset()
+			m.write(&m.text, &v.signed, r, nil)
+			signature, err := v.scheme.signText(key.private, m.text.Bytes())
 			return signature, true, err
 		}
 	}

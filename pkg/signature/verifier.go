@@ -106,7 +106,7 @@ func (v *Verifier) Verify(r Request, now time.Time) error {
 func (v *Verifier) Match(r Request, now time.Time) (int, error) {
 	secret, err := v.match(r, now)
 	for _, other := range v.or {
-		if !elsewhere(err) && (other.scheme.Header != v.scheme.Header || !unmatched(err)) {
+		if !elsewhere(err) && !(other.scheme.Header == v.scheme.Header && unmatched(err)) {
 			continue
 		}
 		again, otherErr := other.match(r, now)
@@ -201,11 +201,12 @@ func (v *Verifier) proveURL(m *scratch, r Request) int {
 	if !m.public {
 		return -1
 	}
-	text := m.compose(&v.signed, r)
+	m.text.Reset()
+	m.write(&m.text, &v.signed, r, nil)
 	found := -1
 	for i, key := range m.keys {
 		for _, s := range m.signatures {
-			if found < 0 && key.public != nil && s.public && v.scheme.good(key.public, text, s.bytes) {
+			if found < 0 && key.public != nil && s.public && v.scheme.good(key.public, m.text.Bytes(), s.bytes) {
 				found = i
 			}
 		}
