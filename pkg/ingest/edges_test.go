@@ -172,6 +172,7 @@ func withReplays(f *fakeReplays) func(*ingest.Options) {
 
 // again is a delivery to github under another id.
 func again(tb testing.TB, id, body string) delivery {
+	tb.Helper()
 	d := toGitHub(tb, body)
 	d.header.Set("X-GitHub-Delivery", id)
 	return d

@@ -103,7 +103,7 @@ func (m *Marks) Run(ctx context.Context) error {
 	for {
 		select {
 		case first := <-m.todo:
-			m.write(ctx, m.batch(first))
+			_ = m.write(ctx, m.batch(first)) // it was logged
 		case <-ctx.Done():
 			for len(m.todo) > 0 {
 				if err := m.write(ctx, m.batch(<-m.todo)); err != nil {
