@@ -28,6 +28,9 @@ func summary(counts map[webhook.Outcome]int) (webhook.Outcome, string) {
 	return worst, strings.Join(words, ", ") + "."
 }
 
+// maxLogged is how many events that are refused one batch writes to the log.
+const maxLogged = 20
+
 // settle logs and reports each event of a batch.
 func (d *delivery) settle(c echo.Context) ([]eventAnswer, map[webhook.Outcome]int) {
 	events, counts := make([]eventAnswer, len(d.entries)), map[webhook.Outcome]int{}
@@ -35,8 +38,13 @@ func (d *delivery) settle(c echo.Context) ([]eventAnswer, map[webhook.Outcome]in
 		e := &d.entries[i]
 		events[i] = eventAnswer{e.id(), e.outcome()}
 		counts[e.outcome()]++
-		d.logEntry(c, e)
+		if e.invalid == nil || counts[webhook.Refused] <= maxLogged {
+			d.logEntry(c, e)
+		}
 		d.observe(d.tell(e))
+	}
+	if n := counts[webhook.Refused]; n > maxLogged {
+		d.Log.InfoContext(c.Request().Context(), "more events of a batch refused", "source", d.src.Name, "events", n-maxLogged)
 	}
 	return events, counts
 }

@@ -10,8 +10,9 @@ import (
 )
 
 // atOnce is how many events of one delivery are on their way to the queue at a
-// time, so that a large batch leaves room for other deliveries.
-const atOnce = 32
+// time: as many as the stores take together, and no more, so that a large batch
+// leaves room for other deliveries.
+const atOnce = 128
 
 // hold puts the events on the queue within what is left of the deadline. The
 // deadline outlives a client that hangs up: the events are here now. Either all

@@ -69,14 +69,20 @@ func (d *delivery) verify(r *http.Request) (int, error) {
 func (d *delivery) understand(r *http.Request) error {
 	items, err := d.src.Read(r.Header, d.body)
 	d.entries = d.single[:0]
+	if len(items) > 1 {
+		d.entries = make([]entry, 0, len(items))
+	}
+	headers, trace := kept(r.Header, d.src.KeepHeaders), traceParent(r.Header)
 	for _, item := range items {
-		d.entries = append(d.entries, d.entry(r.Header, item))
+		e := d.entry(item)
+		e.event.ContentType, e.event.Headers, e.event.TraceParent = r.Header.Get("Content-Type"), headers, trace
+		d.entries = append(d.entries, e)
 	}
 	return err
 }
 
 // entry makes an event of an item.
-func (d *delivery) entry(h http.Header, item source.Item) entry {
+func (d *delivery) entry(item source.Item) entry {
 	e := entry{event: webhook.Event{ID: item.ID, Body: item.Body}, invalid: item.Err}
 	if item.Ignored {
 		e.receipt.Outcome = webhook.Ignored
@@ -92,9 +98,6 @@ func (d *delivery) entry(h http.Header, item source.Item) entry {
 	ev.Source, ev.Type = d.src.Name, item.Type
 	ev.Delivery = rand.Text()
 	ev.ReceivedAt = d.readAt
-	ev.ContentType = h.Get("Content-Type")
-	ev.Headers = kept(h, d.src.KeepHeaders)
-	ev.TraceParent = traceParent(h)
 	return e
 }
 

@@ -14,9 +14,9 @@ var (
 
 // field returns the value of a field of a form. It makes nothing of the fields
 // that nobody asked for.
-func field(form []byte, name string) (string, error) {
+func field(form, name string) (string, error) {
 	value, found := "", false
-	for pair := range strings.SplitSeq(string(form), "&") {
+	for pair := range strings.SplitSeq(form, "&") {
 		key, rest, _ := strings.Cut(pair, "=")
 		if key != name { // written otherwise, it may be the same
 			if !strings.ContainsAny(key, "%+") {

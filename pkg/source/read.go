@@ -46,8 +46,8 @@ func (s *Source) Read(h http.Header, body []byte) ([]Item, error) {
 	case Opaque:
 		doc = nil
 	case Form:
-		v.form = body
-		if doc, err = s.document(body); err != nil {
+		v.form = string(body)
+		if doc, err = s.document(v.form); err != nil {
 			return nil, err
 		}
 	}
@@ -58,7 +58,7 @@ func (s *Source) Read(h http.Header, body []byte) ([]Item, error) {
 }
 
 // document returns the JSON in a field of a form, or nil if there is none.
-func (s *Source) document(form []byte) ([]byte, error) {
+func (s *Source) document(form string) ([]byte, error) {
 	name := s.PayloadField
 	if s.Items != nil && s.Items.Form != "" {
 		name = s.Items.Form

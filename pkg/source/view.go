@@ -14,7 +14,7 @@ import (
 type view struct {
 	header      http.Header
 	body        []byte // of the event
-	form        []byte // nil: the body is none
+	form        string // "": the body is none
 	each, whole []payload.Value
 	split       bool // the two differ
 }
