@@ -25,6 +25,7 @@ import (
 type sending struct {
 	url, publicURL, source, provider string
 	secretEnv, privateKey, newKey    string
+	webhookID                        string
 	file, id, typ                    string
 	amount                           int64
 	copies                           int
@@ -54,6 +55,7 @@ func (c *console) sendCommand() *cobra.Command {
 	f.StringVar(&s.provider, "provider", "", "sign as this provider of PROVIDERS.md, without a sources file")
 	f.StringVar(&s.secretEnv, "secret-env", "", "environment variable with the secret of --provider (default such as GITHUB_SECRET)")
 	f.StringVar(&s.privateKey, "private-key", "", "file with the private key of --provider, for those with public keys: PEM, or whsk_")
+	f.StringVar(&s.webhookID, "webhook-id", "", "what --provider calls the webhook, if it signs that (PayPal)")
 	f.StringVar(&s.newKey, "new-private-key", "", "make a private key for --provider in this file, print what to put into secrets, and send nothing")
 	f.StringVar(&s.file, "file", "", "post this file; - is the standard input")
 	f.StringVar(&s.id, "id", "", "id of the event, where a header has it or the body is made up (default: a new one)")

@@ -21,6 +21,9 @@ func receive(t *testing.T, provider, secret string) string {
 	t.Helper()
 	p, _ := source.FindPreset(provider)
 	src := p.Source(provider)
+	if provider == "paypal" {
+		p.Scheme.WebhookID = "WH-1"
+	}
 	var err error
 	if src.Verifier, err = p.Scheme.Verifier([]string{secret}); err != nil {
 		t.Fatal(err)
@@ -49,6 +52,8 @@ func receive(t *testing.T, provider, secret string) string {
 	return server.URL
 }
 
+var webhookID = map[string][]string{"paypal": {"--webhook-id", "WH-1"}}
+
 // secretFor returns what the sources file has for a provider, and the arguments
 // and the environment with which send signs for it.
 func secretFor(t *testing.T, provider string) (secret string, args, environ []string) {
@@ -57,7 +62,7 @@ func secretFor(t *testing.T, provider string) (secret string, args, environ []st
 	if isPublic(p.Scheme) {
 		file := filepath.Join(t.TempDir(), "key.pem")
 		out := must(t, nil, "send", "--provider", provider, "--new-private-key", file)
-		return strings.TrimSuffix(strings.TrimPrefix(out, `secrets: ["`), "\"]\n"), []string{"--private-key", file}, nil
+		return strings.TrimSuffix(strings.TrimPrefix(out, `secrets: ["`), "\"]\n"), append(webhookID[provider], "--private-key", file), nil
 	}
 	secret = "bmFtZTpwYXNzd29yZA=="
 	switch {

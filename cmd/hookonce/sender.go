@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 	"time"
 
@@ -14,11 +15,17 @@ import (
 
 // A sender signs for a source.
 type sender struct {
-	source source.Source
-	with   []*signature.Verifier // the first that can; none: nobody signs
+	source  source.Source
+	with    []*signature.Verifier // the first that can; none: nobody signs
+	headers []string              // further ones that are signed
 }
 
 func (s sender) sign(r signature.Request, id string) (signature.Request, error) {
+	for _, name := range s.headers {
+		if r.Header.Get(name) == "" {
+			r.Header.Set(name, id)
+		}
+	}
 	signed, err := r, error(nil)
 	for _, v := range s.with {
 		if signed, err = v.Sign(r, id, time.Now()); err == nil {
@@ -36,8 +43,10 @@ func (c *console) sender(s sending) (sender, error) {
 	if err != nil || src.Verifier == nil {
 		return sender{source: src}, err
 	}
-	return sender{src, []*signature.Verifier{src.Verifier}}, nil
+	return sender{source: src, with: []*signature.Verifier{src.Verifier}}, nil
 }
+
+var signedHeader = regexp.MustCompile(`\{header:([^{}]+)\}`)
 
 // senderOf signs as a provider that no sources file need know.
 func (c *console) senderOf(s sending) (sender, error) {
@@ -50,6 +59,10 @@ func (c *console) senderOf(s sending) (sender, error) {
 		return sender{}, err
 	}
 	out := sender{source: p.Source(s.source)}
+	for _, m := range signedHeader.FindAllStringSubmatch(p.Scheme.Signed, -1) {
+		out.headers = append(out.headers, m[1])
+	}
+	p.Scheme.WebhookID = s.webhookID
 	for _, scheme := range append([]signature.Scheme{p.Scheme}, p.Scheme.Or...) {
 		scheme.Or = nil
 		signer, err := scheme.Signer(secret)

@@ -65,6 +65,7 @@ func TestCorpus(t *testing.T) {
 
 func checkPayload(t *testing.T, p source.Preset, name string, body []byte) {
 	t.Helper()
+	p.Scheme = complete(p.Scheme)
 	s := p.Source(name)
 	secret, private := secretsFor(t, p.Scheme)
 	v, err := p.Scheme.Verifier([]string{secret})
@@ -106,6 +107,7 @@ func signAny(t *testing.T, p source.Preset, s source.Source, private string, bod
 	}
 	contentType, fitted := s.Fit(body)
 	h.Set("Content-Type", contentType)
+	named(h, "id-1")
 	r := signature.Request{Method: http.MethodPost, URL: "https://hooks.example.com/webhooks/" + s.Name, Header: h, Body: fitted}
 	for _, scheme := range append([]signature.Scheme{p.Scheme}, p.Scheme.Or...) {
 		signer, signErr := scheme.Signer(private)

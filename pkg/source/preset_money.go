@@ -28,6 +28,24 @@ func cashiers() map[string]Preset {
 				Proof:     "vectors stripe: stripe/stripe-go, luckyteagirl/webhook-receiver-conformance",
 			},
 		},
+		// The body is signed as its CRC-32 alone.
+		"paypal": {
+			Scheme: signature.Scheme{
+				Kind: signature.RSA, Header: "Paypal-Transmission-Sig", Algorithm: "sha256", Encoding: "base64",
+				Signed: "{header:Paypal-Transmission-Id}|{header:Paypal-Transmission-Time}|{webhook_id}|{crc32}",
+			},
+			ID:     []Locator{inBody("/id")},
+			Type:   []Locator{inBody("/event_type")},
+			Replay: time.Hour,
+			About: About{
+				Title:     "PayPal",
+				Page:      "https://developer.paypal.com/api/rest/webhooks/",
+				Setup:     "Apps & Credentials → app → Webhooks → Add webhook: the address; its id is webhook_id of the source, and the certificate that PAYPAL-CERT-URL names, of api.paypal.com, goes into secrets as PEM",
+				Retries:   "25 in 3 days",
+				Redeliver: "ask: Webhooks events → Resend",
+				Notes:     "The certificate is not fetched: put the new one beside the old one before PayPal changes it. A CRC-32 can be kept while a body is changed, so have https all the way, and ask PayPal for what matters.",
+			},
+		},
 		"square": {
 			Scheme: signature.Scheme{Header: "X-Square-Hmacsha256-Signature", Algorithm: "sha256", Encoding: "base64", Signed: "{url}{body}"},
 			ID:     []Locator{inBody("/event_id")},

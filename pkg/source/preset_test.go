@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hookonce/hookonce/pkg/signature"
 	"github.com/hookonce/hookonce/pkg/source"
@@ -63,6 +64,7 @@ func TestPresetsSayAll(t *testing.T) {
 // what signs for the provider.
 func signs(t *testing.T, p source.Preset, name string) (source.Source, *signature.Verifier) {
 	t.Helper()
+	p.Scheme = complete(p.Scheme)
 	secret, private := secretsFor(t, p.Scheme)
 	s := p.Source(name)
 	v, err := p.Scheme.Verifier([]string{secret})
@@ -75,6 +77,14 @@ func signs(t *testing.T, p source.Preset, name string) (source.Source, *signatur
 	}
 	s.Verifier = v
 	return s, signer
+}
+
+// complete has what a user says of a scheme, where one must.
+func complete(s signature.Scheme) signature.Scheme {
+	if strings.Contains(s.Signed, "{webhook_id}") {
+		s.WebhookID = "WH-1"
+	}
+	return s
 }
 
 // secretsFor returns what a source checks with, and what its provider signs with.
@@ -112,11 +122,18 @@ func sample(t *testing.T, s source.Source, signer *signature.Verifier, id, typ s
 		t.Fatal(err)
 	}
 	r := signature.Request{Method: http.MethodPost, URL: "https://hooks.example.com/webhooks/" + s.Name, Header: h, Body: body}
+	named(h, id)
 	signed, err := signer.Sign(r, id, noon)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return signed
+}
+
+// named gives a delivery the headers that PayPal signs.
+func named(h http.Header, id string) {
+	h.Set("Paypal-Transmission-Id", id)
+	h.Set("Paypal-Transmission-Time", noon.Format(time.RFC3339))
 }
 
 // Each preset makes a source that takes what its provider signs, and finds one

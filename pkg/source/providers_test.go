@@ -229,7 +229,6 @@ const leftOut = `
 | provider | why, and what to do |
 |---|---|
 | AWS SNS, and Amazon SES through it | its messages are signed with a certificate that has to be fetched from an address in the message |
-| PayPal | likewise, and over the id that PayPal gives the webhook |
 | Mollie, classic webhooks | a form with the id of a payment, unsigned, the same at each change of it: ` + "`verify: none`, `content: [form]`, `id: delivery`, `type: {text: payment}`" + `, and a handler that asks Mollie what became of it |
 | Plaid, eBay, Kinde | signed with a key that has to be fetched from the provider first |
 | Monday, Netlify, Vonage, MessageBird, Wix, Jira Connect | signed as a JSON Web Token |
