@@ -56,6 +56,9 @@ func rewritten(body []byte) []variant {
 	add("with its JSON written with spaces and in ASCII", rewrite(compact.Bytes(), true, true))
 	for _, indent := range []string{"  ", "    "} {
 		indented.Reset()
+		if indentedSize(compact.Bytes(), len(indent)) > 4*maxAltered {
+			continue
+		}
 		if json.Indent(&indented, compact.Bytes(), "", indent) == nil {
 			add(fmt.Sprintf("with its JSON indented by %d", len(indent)), bytes.Clone(indented.Bytes()))
 		}
@@ -63,6 +66,25 @@ func rewritten(body []byte) []variant {
 	json.HTMLEscape(&html, compact.Bytes())
 	add("with <, > and & escaped in its JSON", html.Bytes())
 	return all
+}
+
+// indentedSize is about how long compact JSON gets: what is nested deeply gets
+// longer by the square of that.
+func indentedSize(compact []byte, indent int) int {
+	size, depth := len(compact), 0
+	for _, c := range compact { // those inside of texts may count too
+		switch c {
+		case '{', '[':
+			depth++
+		case '}', ']':
+			depth--
+		case ',':
+		default:
+			continue
+		}
+		size += 1 + max(depth, 0)*indent
+	}
+	return size
 }
 
 // rewrite writes compact JSON with a space after each comma and colon, or in ASCII.
