@@ -36,6 +36,9 @@ func accept(ctx context.Context, r *rig) error {
 		worst(atLeast(ofB.median(), 3), atLeast(ofFloor.median(), 0.35)))
 	t := rep.throughput("Accepted per second, bodies of 0.5 kB, 128 connections", cs)
 	t.notes = append(t.notes, fmt.Sprintf("A queued event of 0.5 kB takes %.0f bytes of Redis' memory.", bytes))
+	rep.cost("accept, `queue`", queue.own())
+	rep.cost("accept, `inbox`", inbox.own())
+	rep.takes("memory of Redis while it is queued", bytes)
 	rep.bars = append(rep.bars, barsOf("0.5 kB", cs)...)
 	return nil
 }

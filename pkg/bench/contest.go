@@ -145,12 +145,10 @@ func (r *rig) fire(ctx context.Context, c *contestant, l load.Load) (load.Result
 	if bad := res.All.Failed + res.All.Lost; bad > 0 {
 		c.notes = append(c.notes, fmt.Sprintf("%s: %d deliveries failed, %d got no answer: %.100q", c.name, res.All.Failed, res.All.Lost, res.FirstFail))
 	}
-	for name := range m.pids {
-		if _, ok := m.used[name]; ok {
-			c.cpu[name] = append(c.cpu[name], m.used.each(res.Answered(), name))
-		}
+	for name := range m.used {
+		c.cpu[name] = append(c.cpu[name], m.used.each(res.Answered(), name))
 	}
-	c.cpu["generator"] = append(c.cpu["generator"], usage{"": res.CPU}.each(res.Answered(), ""))
+	r.report.foreign = append(r.report.foreign, m.foreign)
 	c.mem = append(c.mem, residentMB(c.part.pid()))
 	if c.held == nil {
 		return res, nil

@@ -30,12 +30,15 @@ func drain(ctx context.Context, r *rig) error {
 		}
 	}
 	t := r.report.table(fmt.Sprintf("Draining %d events with the handler payments", n),
-		"who", "events/s", "CPU µs per event: its own", "Redis", "Postgres")
+		"who", "events/s", "CPU µs per event: its own", "Redis", "Postgres", "bytes per event: tables", "WAL")
 	for _, d := range []*drainer{floor, queue, inbox} {
-		t.line(d.name, d.rate.text("%.0f"), orNA(d.cpu["own"]), orNA(d.cpu["redis"]), orNA(d.cpu["postgres"]))
+		t.line(d.name, d.rate.text("%.0f"), orNA(d.cpu["own"]), orNA(d.cpu["redis"]), orNA(d.cpu["postgres"]), d.tables.text("%.0f"), d.wal.text("%.0f"))
 		r.report.emit(fmt.Sprint(t.lines[len(t.lines)-1]))
 	}
 	t.notes = append(t.notes, fmt.Sprintf("The SQL floor was best with %d at once. Each run was checked: one payment for each event, at its first attempt.", best))
+	r.report.cost("work off, `queue`, with the handler payments", queue.all())
+	r.report.takes("tables of Postgres, when it is done", queue.tables.median())
+	r.report.takes("write-ahead log of Postgres", queue.wal.median())
 	for _, d := range []*drainer{queue, inbox} {
 		ratio := d.rate.over(floor.rate)
 		goal := "≥ 0.6"
@@ -49,6 +52,16 @@ type drainer struct {
 	name string
 	rate series
 	cpu  map[string]series
+
+	tables, wal series // bytes per event
+}
+
+// all is the CPU time per event of all processes.
+func (d *drainer) all() (sums series) {
+	for i := range d.cpu["own"] {
+		sums = append(sums, d.cpu["own"][i]+d.cpu["redis"][i]+d.cpu["postgres"][i])
+	}
+	return sums
 }
 
 func newDrainer(name string) *drainer { return &drainer{name: name, cpu: map[string]series{}} }
@@ -117,6 +130,10 @@ const drainPatience = 10 * time.Second
 // drainedBy waits until all is done, checks that it was done once, and takes
 // the rate from the times of the first and the last effect.
 func (r *rig) drainedBy(ctx context.Context, p *part, d *drainer, n int) error {
+	before, err := r.stored(ctx)
+	if err != nil {
+		return err
+	}
 	m := r.meter(p)
 	m.turn(true)
 	ctx, cancel := context.WithTimeoutCause(ctx, time.Minute+time.Duration(n/1000)*drainPatience, fmt.Errorf("%s did not finish: %s", p.name, p.lastWords()))
@@ -125,7 +142,6 @@ func (r *rig) drainedBy(ctx context.Context, p *part, d *drainer, n int) error {
 		if err := pause(ctx, 50*time.Millisecond); err != nil {
 			return fmt.Errorf("%d of %d: %w", done, n, err)
 		}
-		var err error
 		if done, err = r.payments(ctx); err != nil {
 			return err
 		}
@@ -144,7 +160,12 @@ func (r *rig) drainedBy(ctx context.Context, p *part, d *drainer, n int) error {
 	if effects != n || completed != n {
 		return fmt.Errorf("%s: %d effects and %d completed at the first attempt, of %d events", d.name, effects, completed, n)
 	}
+	after, err := r.stored(ctx)
+	if err != nil {
+		return err
+	}
 	d.rate = append(d.rate, float64(n)/took)
+	d.tables, d.wal = append(d.tables, float64(after.tables)/float64(n)), append(d.wal, float64(after.wal-before.wal)/float64(n))
 	for name := range m.used {
 		key := name
 		if name == p.name {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,7 +24,10 @@ type report struct {
 	bars   []bar
 	curves []line
 	quick  bool
-	emit   func(string)
+
+	foreign series // the share of the machine that other programs used, in each run
+	sizing  *table // last
+	emit    func(string)
 }
 
 // A row is one goal, and how we stand to it.
@@ -51,7 +55,7 @@ func newReport(o Options) *report {
 	if len(o.Only) > 0 {
 		how += " --only " + strings.Join(o.Only, ",")
 	}
-	return &report{how: how, when: time.Now(), quick: o.Quick, emit: func(s string) { fmt.Fprintln(o.Stderr, "   "+s) }}
+	return &report{how: how, when: time.Now(), quick: o.Quick, sizing: newSizing(), emit: func(s string) { fmt.Fprintln(o.Stderr, "   "+s) }}
 }
 
 // goal adds a row, and says it at once.
@@ -142,6 +146,9 @@ func (rep *report) text() string {
 	if rep.quick {
 		b.WriteString("\n**A quick run: it shows that the bench works, and measures nothing.**\n")
 	}
+	if len(rep.foreign) > 0 {
+		fmt.Fprintf(&b, "\nOther programs used %.1f %% of the machine, and %.1f %% in the worst run.\n", 100*rep.foreign.median(), 100*slices.Max(rep.foreign))
+	}
 	b.WriteString("\n## Goals\n\n| what | goal | ours | met |\n|---|---|---|---|\n")
 	for _, r := range rep.rows {
 		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", r.what, r.goal, r.ours, r.verdict)
@@ -152,6 +159,9 @@ func (rep *report) text() string {
 	}
 	for _, t := range rep.tables {
 		t.write(&b)
+	}
+	if len(rep.sizing.lines) > 0 {
+		rep.sizing.write(&b)
 	}
 	return b.String()
 }

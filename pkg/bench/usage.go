@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"time"
+
+	"github.com/hookonce/hookonce/pkg/bench/load"
 )
 
 // A usage is the CPU time of processes in a stretch of time, by name. Where the
@@ -18,6 +21,10 @@ type meter struct {
 	pids  map[string]int
 	begun usage
 	used  usage
+
+	at      time.Time
+	others  time.Duration // of the whole machine, at the beginning
+	foreign float64       // the share of the machine that others used
 }
 
 func (r *rig) meter(parts ...*part) *meter {
@@ -30,20 +37,47 @@ func (r *rig) meter(parts ...*part) *meter {
 
 // turn is called at the beginning and at the end.
 func (m *meter) turn(begins bool) {
-	now := usage{}
+	all, known := busy()
+	now := usage{"generator": load.CPU()}
 	for name, pid := range m.pids {
 		if d, ok := cpuOf(pid); ok {
 			now[name] = d
 		}
 	}
 	if begins {
-		m.begun = now
+		m.begun, m.at, m.others = now, time.Now(), all
 		return
 	}
 	m.used = usage{}
 	for name, d := range now {
 		m.used[name] = d - m.begun[name]
 	}
+	if known {
+		m.foreign = float64(all-m.others-m.used.sum()) / float64(time.Since(m.at)*time.Duration(runtime.NumCPU()))
+	}
+}
+
+// busy is the CPU time that all programs of the machine have used so far, but
+// for the kernel's own.
+func busy() (time.Duration, bool) {
+	text, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return 0, false
+	}
+	var name string
+	var user, nice, system int64
+	if _, err := fmt.Sscan(string(text), &name, &user, &nice, &system); err != nil {
+		return 0, false
+	}
+	return time.Duration(user+nice+system) * tick, true
+}
+
+// sum is the CPU time of all processes.
+func (u usage) sum() (sum time.Duration) {
+	for _, d := range u {
+		sum += d
+	}
+	return sum
 }
 
 // each is the CPU time per event in microseconds.
