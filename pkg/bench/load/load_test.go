@@ -97,6 +97,7 @@ func engines(t *testing.T, test func(t *testing.T, fire func(load.Load) load.Res
 
 func TestClosedLoopCountsWhatTheServerSaw(t *testing.T) {
 	engines(t, func(t *testing.T, fire func(load.Load) load.Result) {
+		t.Helper()
 		for _, size := range []int{0, 512, 4 << 10, 64 << 10} {
 			r := newReceiver(t, honest)
 			m := load.NewMaker(secret, size)
@@ -120,6 +121,7 @@ func TestClosedLoopCountsWhatTheServerSaw(t *testing.T) {
 
 func TestCountedDeliveriesAndAgain(t *testing.T) {
 	engines(t, func(t *testing.T, fire func(load.Load) load.Result) {
+		t.Helper()
 		r := newReceiver(t, honest)
 		m := load.NewMaker(secret, 512)
 		if res := fire(load.Load{Addr: r.addr(), Maker: m, Conns: 8, Count: 500}); res.New != 500 || len(r.seen) != 500 {
@@ -135,6 +137,7 @@ func TestCountedDeliveriesAndAgain(t *testing.T) {
 // A server that stalls is charged with all that was to be sent meanwhile.
 func TestOpenLoopOmitsNothing(t *testing.T) {
 	engines(t, func(t *testing.T, fire func(load.Load) load.Result) {
+		t.Helper()
 		var stalled atomic.Bool
 		began := time.Now()
 		var mu sync.RWMutex
@@ -163,6 +166,7 @@ func TestOpenLoopOmitsNothing(t *testing.T) {
 
 func TestOpenLoopGrows(t *testing.T) {
 	engines(t, func(t *testing.T, fire func(load.Load) load.Result) {
+		t.Helper()
 		var now, most atomic.Int64
 		r := newReceiver(t, func(w http.ResponseWriter, id string, first bool) {
 			n := now.Add(1)
@@ -181,6 +185,7 @@ func TestOpenLoopGrows(t *testing.T) {
 
 func TestAnswersOfEveryKind(t *testing.T) {
 	engines(t, func(t *testing.T, fire func(load.Load) load.Result) {
+		t.Helper()
 		var n atomic.Int64
 		r := newReceiver(t, func(w http.ResponseWriter, _ string, _ bool) {
 			switch n.Add(1) % 5 {
@@ -227,6 +232,7 @@ func TestEndsWithItsContext(t *testing.T) {
 // A server that goes away costs deliveries, not the run.
 func TestServerGone(t *testing.T) {
 	engines(t, func(t *testing.T, fire func(load.Load) load.Result) {
+		t.Helper()
 		for _, rate := range []float64{0, 500} {
 			r := newReceiver(t, honest)
 			time.AfterFunc(200*time.Millisecond, func() { r.CloseClientConnections(); r.Listener.Close() })

@@ -42,7 +42,7 @@ func (r *run) poll(ctx context.Context) (res Result, err error, ok bool) {
 	if p.epfd, err = syscall.EpollCreate1(syscall.EPOLL_CLOEXEC); err != nil {
 		return res, err, true
 	}
-	defer syscall.Close(p.epfd)
+	defer func() { _ = syscall.Close(p.epfd) }()
 	r.Most = max(r.Most, r.Conns)
 	for range r.Conns {
 		if err := p.add(); err != nil {
