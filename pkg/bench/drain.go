@@ -142,6 +142,9 @@ func (r *rig) drainedBy(ctx context.Context, p *part, d *drainer, n int) error {
 		if err := pause(ctx, 50*time.Millisecond); err != nil {
 			return fmt.Errorf("%d of %d: %w", done, n, err)
 		}
+		if p.ended() {
+			return fmt.Errorf("%s ended after %d of %d: %s", p.name, done, n, p.lastWords())
+		}
 		if done, err = r.payments(ctx); err != nil {
 			return err
 		}

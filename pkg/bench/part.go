@@ -141,6 +141,15 @@ func (p *part) lastWords() string {
 	return string(text[max(0, len(text)-enough):])
 }
 
+func (p *part) ended() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
 func (p *part) pid() int { return p.cmd.Process.Pid }
 
 // stop ends the part and waits for it.

@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"strconv"
 	"sync"
@@ -53,8 +54,10 @@ func SQLFloor(ctx context.Context, getenv func(string) string, ready func()) err
 		})
 	}
 	wg.Wait()
-	<-ctx.Done() // its CPU time is read while it is there
-	return nil
+	if err = errors.Join(errs...); err == nil {
+		<-ctx.Done() // its CPU time is read while it is there
+	}
+	return err
 }
 
 func floorEvent(ctx context.Context, db *pgxpool.Pool, id string, body []byte) error {
