@@ -106,7 +106,7 @@ func (v *Verifier) Verify(r Request, now time.Time) error {
 func (v *Verifier) Match(r Request, now time.Time) (int, error) {
 	secret, err := v.match(r, now)
 	for _, other := range v.or {
-		if !elsewhere(err) && !(other.scheme.Header == v.scheme.Header && unmatched(err)) {
+		if sameHeader := other.scheme.Header == v.scheme.Header; !elsewhere(err) && (!sameHeader || !unmatched(err)) {
 			continue
 		}
 		again, otherErr := other.match(r, now)

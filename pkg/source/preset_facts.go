@@ -31,7 +31,7 @@ func covers(s signature.Scheme, l Locator) bool {
 		return false
 	case s.BodyUnsigned: // what is named cannot go away either, so the other places do not matter
 		return l.JSON.String() != "" && strings.Contains(s.Signed, "{"+l.JSON.String()+"}")
-	case l.Header != "" && !(strings.EqualFold(l.Header, s.IDHeader) && strings.Contains(s.Signed, "{id}")):
+	case l.Header != "" && (!strings.EqualFold(l.Header, s.IDHeader) || !strings.Contains(s.Signed, "{id}")):
 		return false
 	}
 	return !slices.ContainsFunc(l.Or, func(other Locator) bool { return !covers(s, other) })

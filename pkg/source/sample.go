@@ -86,7 +86,7 @@ func (m *sample) put(l Locator, text string) {
 	case l.Header != "":
 		m.header.Set(l.Header, text)
 	case l.Text != "" || l.Content || l.Delivery:
-	case m.asForm && l.Form != "" && !(m.batch && l.JSON.String() != ""):
+	case m.asForm && l.Form != "" && (!m.batch || l.JSON.String() == ""):
 		m.form.Set(l.Form, text)
 	case l.Envelope:
 		putAt(m.whole, l.JSON, value)
