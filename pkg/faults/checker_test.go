@@ -47,7 +47,8 @@ type evidence struct {
 
 // rules are what a row expects beside the invariants.
 type rules struct {
-	budget   time.Duration // of an answer; 0 is none
+	budget   time.Duration                          // of an answer; 0 is none
+	stall    func(from, to time.Time) time.Duration // of the machine; nil is none
 	maxRetry map[string]int
 	mayDie   map[string]bool // sources of which events may end dead
 	strict   bool            // only Postgres may hold what is acknowledged
@@ -230,10 +231,23 @@ func (e evidence) judgeAnswers(v *verdict, held map[key]time.Time) {
 			v.note(fmt.Sprint(badCode, " ", d.code), d.key)
 		}
 		v.worst = max(v.worst, d.took)
-		if e.budget > 0 && d.took > e.budget {
+		if e.budget > 0 && d.took > e.allowed(d) {
 			v.note(tooLate, d.key)
 		}
 	}
+}
+
+// stallFactor is how many processes an answer waits for, each of which the
+// machine may stall.
+const stallFactor = 10
+
+// allowed is how long the answer may take. A machine that stalls while others
+// use it makes answers late that a program gave in time.
+func (e evidence) allowed(d delivery) time.Duration {
+	if e.stall == nil {
+		return e.budget
+	}
+	return e.budget + stallFactor*e.stall(d.at.Add(-time.Second), d.at.Add(d.took))
 }
 
 func (v *verdict) text() string {

@@ -11,10 +11,14 @@ import (
 // enough is how many events must be in flight for a fault to count.
 const enough = 20
 
-// fire injects one fault, once enough events are in flight. If the workers are
-// faster than the load, a few events more see to it.
+// strikeWithin bounds how long a row goes on for its faults to count. A machine
+// that others use may take long; the rule stays the same.
+const strikeWithin = 3 * time.Minute
+
+// fire injects one fault, once enough events are in flight: else it does not
+// count. If the workers are faster than the load, a few events more see to it.
 func (s *stage) fire(what string, f func()) {
-	deadline := time.Now().Add(15 * time.Second)
+	deadline := time.Now().Add(30 * time.Second)
 	n := s.inFlight()
 	for i := 0; !s.row.scripted && n < enough && time.Now().Before(deadline); i++ {
 		if i%10 == 0 {
@@ -52,6 +56,14 @@ func (s *stage) times(n int, what string, f func()) {
 	}
 }
 
+// strike lets the row's fault happen, and again if too little of it counted.
+func (s *stage) strike() {
+	s.row.fault(s)
+	for end := time.Now().Add(strikeWithin); !s.row.calm && !s.row.scripted && s.fired.Load() < leastFired && time.Now().Before(end); {
+		s.row.fault(s)
+	}
+}
+
 // jitter is 300 ms ± 200.
 func jitter() time.Duration { return 100*time.Millisecond + rand.N(400*time.Millisecond) }
 
@@ -68,7 +80,7 @@ func (s *stage) loseReplies(p *proxy, what, word string, n int, sharp bool) {
 	s.fire("lose the answer to "+what, func() {
 		before := p.losses()
 		p.lose(word, n, sharp)
-		deadline := time.Now().Add(10 * time.Second)
+		deadline := time.Now().Add(30 * time.Second)
 		for p.losses() < before+n && time.Now().Before(deadline) {
 			time.Sleep(10 * time.Millisecond)
 		}

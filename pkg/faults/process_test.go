@@ -29,6 +29,10 @@ type slot struct {
 	fenced   int
 	lines    []string // the last that were logged
 	grave    []string // the first that were errors, or told of a store
+	ops      string   // address of the ops listener
+	canary   string   // must be in no line
+	leaks    []string // lines that hold it
+	base     vitals
 	done     chan struct{}
 }
 
@@ -43,9 +47,9 @@ type process struct {
 // restartAfter is how long a slot stays empty.
 const restartAfter = 100 * time.Millisecond
 
-func newSlot(tb testing.TB, name string, env, exe []string) *slot {
+func newSlot(tb testing.TB, name string, env, exe []string, canary string) *slot {
 	tb.Helper()
-	s := &slot{tb: tb, name: name, exe: exe, env: append(env, programVariable+"="+name), done: make(chan struct{})}
+	s := &slot{tb: tb, name: name, exe: exe, env: append(env, programVariable+"="+name), canary: canary, done: make(chan struct{})}
 	p, err := s.start()
 	if err != nil {
 		tb.Fatal(err)
@@ -99,13 +103,19 @@ func (s *slot) read(p *process, r io.Reader) {
 	listening := false
 	for scanner.Scan() {
 		text := scanner.Text()
-		var line struct{ Msg, Level string }
+		var line struct{ Msg, Level, Ops string }
 		json.Unmarshal([]byte(text), &line)
 		if !listening && (line.Msg == "listening" || line.Msg == "working") {
 			listening = true
+			s.mu.Lock()
+			s.ops = line.Ops
+			s.mu.Unlock()
 			close(p.ready)
 		}
 		s.mu.Lock()
+		if strings.Contains(text, s.canary) {
+			s.leaks = append(s.leaks, text)
+		}
 		if strings.HasPrefix(line.Msg, "fenced:") {
 			s.fenced++
 		}

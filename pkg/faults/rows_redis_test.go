@@ -3,6 +3,7 @@ package faults
 import (
 	"context"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -132,14 +133,14 @@ func replica(s *stage) {
 }
 
 // follow makes one Redis the replica of another, and waits until it is.
-func (s *stage) follow(replica, master *redis.Client) {
+func (s *stage) follow(replica, master redis.UniversalClient) {
 	ctx := context.Background()
-	host, port, err := net.SplitHostPort(master.Options().Addr)
+	host, port, err := net.SplitHostPort(addressOf(master))
 	s.check(err)
-	s.check(replica.ReplicaOf(ctx, host, port).Err())
+	s.check(replica.Do(ctx, "REPLICAOF", host, port).Err())
 	deadline := time.Now().Add(20 * time.Second)
 	for time.Now().Before(deadline) {
-		if info, err := replica.InfoMap(ctx, "replication").Result(); err == nil && info["Replication"]["master_link_status"] == "up" {
+		if info, err := replica.Info(ctx, "replication").Result(); err == nil && strings.Contains(info, "master_link_status:up") {
 			return
 		}
 		time.Sleep(50 * time.Millisecond)
@@ -147,10 +148,12 @@ func (s *stage) follow(replica, master *redis.Client) {
 	s.Error("the replica does not follow")
 }
 
+func addressOf(rdb redis.UniversalClient) string { return rdb.(*redis.Client).Options().Addr }
+
 // turn leads the programs to another Redis.
-func (s *stage) turn(to *redis.Client) {
+func (s *stage) turn(to redis.UniversalClient) {
 	for _, p := range []*proxy{s.redisIngest, s.redisWorker} {
-		p.set(func() { p.target = to.Options().Addr })
+		p.set(func() { p.target = addressOf(to) })
 		p.cut()
 	}
 }
@@ -161,7 +164,7 @@ func promote(s *stage) {
 	for range 3 {
 		master, next := s.rdb, s.standby
 		s.fire("replica promoted", func() {
-			s.check(next.ReplicaOf(ctx, "NO", "ONE").Err())
+			s.check(next.Do(ctx, "REPLICAOF", "NO", "ONE").Err())
 			time.Sleep(400 * time.Millisecond) // the gap
 			s.turn(next)
 		})

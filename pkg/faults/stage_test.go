@@ -80,8 +80,12 @@ type stage struct {
 
 	stack   *devstack.Stack
 	db      *pgxpool.Pool // direct, as are the others
-	rdb     *redis.Client
-	standby *redis.Client // a second one, of a row that asks for it
+	rdb     redis.UniversalClient
+	standby redis.UniversalClient // a second one, of a row that asks for it
+
+	// Where the programs find the servers, if not at the stack's addresses.
+	redisURL string
+	canary   string
 
 	// The ways of the programs to the servers, of a row that asks for proxies.
 	redisIngest, redisWorker, pgIngest, pgWorker *proxy
@@ -92,6 +96,7 @@ type stage struct {
 	sender  *sender
 	url     string // of ingest
 
+	pulse  *pulse
 	fired  atomic.Int32
 	events []string // what the nemesis did
 	began  time.Time
@@ -103,6 +108,7 @@ func newStage(tb testing.TB, r *row, mode string, seed uint64, exe string) *stag
 	h := fnv.New64a()
 	fmt.Fprint(h, r.number, mode)
 	s := &stage{TB: tb, row: r, mode: mode, seed: seed, rng: rand.New(rand.NewPCG(seed, h.Sum64())), began: time.Now()}
+	s.pulse, s.canary = newPulse(tb), newCanary()
 	s.stack = stacktest.Private(tb, devstack.Options{Fast: !r.durable})
 	ctx := context.Background()
 	if _, err := migrations.Up(ctx, s.stack.DatabaseURL); err != nil {
@@ -125,6 +131,9 @@ func newStage(tb testing.TB, r *row, mode string, seed uint64, exe string) *stag
 	}
 	s.launch(exe)
 	s.sender = newSender(s.url+"/webhooks/", s.rng)
+	if r.naive == "" {
+		s.takeBase()
+	}
 	return s
 }
 
@@ -136,19 +145,30 @@ func (s *stage) launch(exe string) {
 	for _, name := range s.row.sources {
 		text += strings.ReplaceAll(extraSources[name], "REST", rest) + "\n"
 	}
+	text += signedSource
 	file := filepath.Join(s.TempDir(), "hookonce.yaml")
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		s.Fatal(err)
 	}
 	redisIngest, redisWorker := s.stack.RedisURL, s.stack.RedisURL
 	pgIngest, pgWorker := s.stack.DatabaseURL, s.stack.DatabaseURL
+	if s.redisURL != "" {
+		redisIngest, redisWorker = s.redisURL, s.redisURL
+	}
 	if s.row.proxied {
 		s.redisIngest, redisIngest = s.through(s.stack.RedisURL)
 		s.redisWorker, redisWorker = s.through(s.stack.RedisURL)
 		s.pgIngest, pgIngest = s.through(s.stack.DatabaseURL)
 		s.pgWorker, pgWorker = s.through(s.stack.DatabaseURL)
 	}
+	for _, address := range []*string{&redisIngest, &redisWorker} {
+		*address = withPassword(*address, "default", s.canary)
+	}
+	for _, address := range []*string{&pgIngest, &pgWorker} {
+		*address = withPassword(*address, "postgres", s.canary)
+	}
 	common := append([]string{
+		"CANARY_SECRET=" + s.canary,
 		"PATH=" + os.Getenv("PATH"), "HOOKONCE_CONFIG=" + file, "OPS_ADDR=127.0.0.1:0", "FAULT_SINK=" + s.row.sink,
 	}, s.row.env...)
 	if s.row.strictInbox(s.mode) {
@@ -166,7 +186,7 @@ func (s *stage) launch(exe string) {
 	s.url = "http://" + addr
 	s.ingest = newSlot(s, program, append([]string{
 		"REDIS_URL=" + redisIngest, "DATABASE_URL=" + pgIngest, "INGEST_ADDR=" + addr, "INGEST_ACK=" + s.mode,
-	}, common...), exes)
+	}, common...), exes, s.canary)
 	if s.row.naive != "" {
 		return // it does the work itself
 	}
@@ -174,7 +194,7 @@ func (s *stage) launch(exe string) {
 		s.workers = append(s.workers, newSlot(s, "worker", append([]string{
 			"REDIS_URL=" + redisWorker, "DATABASE_URL=" + pgWorker,
 			"LEASE_ALLOWANCE=1s", "SWEEP_EVERY=500ms", "RETRY_MIN=100ms", "RETRY_MAX=1s",
-		}, common...), []string{exe}))
+		}, common...), []string{exe}, s.canary))
 	}
 }
 
@@ -260,12 +280,26 @@ func (s *stage) inFlight() int {
 
 const countOpen = `SELECT count(*) FROM received_events WHERE status NOT IN ('completed', 'dead')`
 
+// stillFor is how long a slow machine may stand still after the bound; as long
+// as what is open gets less, it is waited for.
+const (
+	stillFor    = 15 * time.Second
+	quietAtMost = 10 * time.Minute
+)
+
 // quiet waits until no event is open and no task is left, three times in a
 // row, and reports what still is.
 func (s *stage) quiet(bound time.Duration) (open, tasks int) {
-	deadline := time.Now().Add(bound)
+	deadline, last := time.Now().Add(bound), time.Now().Add(max(bound, quietAtMost))
+	least := -1
 	for calm := 0; ; {
 		open, tasks = s.count(countOpen), s.tasks()
+		if open >= 0 && tasks >= 0 && (least < 0 || open+tasks < least) {
+			least = open + tasks
+			if late := time.Now().Add(stillFor); late.After(deadline) && late.Before(last) {
+				deadline = late
+			}
+		}
 		if open == 0 && tasks == 0 {
 			calm++
 		} else {
