@@ -25,6 +25,8 @@ type Inbox interface {
 	Insert(ctx context.Context, ev webhook.Event) (webhook.Receipt, error)
 	// Offer is an Insert that nobody waits for, and that may be left out.
 	Offer(ev webhook.Event)
+	// Unsent says that an event which it holds could not be sent for.
+	Unsent(ev webhook.Event)
 }
 
 // A Mode says which store is asked first.
@@ -148,14 +150,21 @@ func (k *Keeper) toInbox(ctx context.Context, ev webhook.Event) (webhook.Receipt
 
 // send sends for an event that the inbox holds. If it cannot, the sweeper does.
 func (k *Keeper) send(ctx context.Context, ev webhook.Event) {
-	if !k.Room() {
-		return
-	}
 	ctx, cancel := context.WithTimeout(ctx, sendShare)
 	defer cancel()
-	_, _ = through(ctx, k.Redis, func(ctx context.Context) (webhook.Receipt, error) {
+	if err := k.sendKey(ctx, ev); err != nil {
+		k.Inbox.Unsent(ev)
+	}
+}
+
+func (k *Keeper) sendKey(ctx context.Context, ev webhook.Event) error {
+	if !k.Room() {
+		return errFull
+	}
+	_, err := through(ctx, k.Redis, func(ctx context.Context) (webhook.Receipt, error) {
 		return webhook.Receipt{}, k.Queue.EnqueueKey(ctx, ev)
 	})
+	return err
 }
 
 // through asks a store unless its breaker is open, and tells the breaker.

@@ -35,6 +35,13 @@ type fakeStore struct {
 	mu     sync.Mutex
 	calls  []string // what was asked, and how long it was allowed to take
 	offers []webhook.Event
+	unsent []webhook.Event
+}
+
+func (s *fakeStore) Unsent(ev webhook.Event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unsent = append(s.unsent, ev)
 }
 
 func (s *fakeStore) Offer(ev webhook.Event) {
@@ -119,7 +126,7 @@ func (r *rig) open(ctx context.Context, b *custody.Breaker) {
 	s.err = errRefused
 	k.Enqueue(ctx, webhook.Event{})
 	s.err, r.room = old, room
-	r.queue.calls, r.inbox.calls = nil, nil
+	r.queue.calls, r.inbox.calls, r.inbox.unsent = nil, nil, nil
 }
 
 const deadline = 800 * time.Millisecond
@@ -197,6 +204,38 @@ func TestKeeper(t *testing.T) {
 					}
 				} else if want := (webhook.Receipt{Outcome: webhook.Accepted, Layer: tt.want}); err != nil || got != want {
 					t.Errorf("Enqueue = %+v, %v, want %+v", got, err, want)
+				}
+			})
+		})
+	}
+}
+
+// TestKeeperUnsent tells the inbox of each event that it holds and that nobody
+// was sent for.
+func TestKeeperUnsent(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name  string
+		spoil func(*rig)
+		want  int
+	}{
+		{"sent", func(*rig) {}, 0},
+		{"not sent", func(r *rig) { r.queue.sendErr = errNo }, 1},
+		{"sent late", func(r *rig) { r.queue.sendTakes = time.Hour }, 1},
+		{"queue open", func(r *rig) { r.open(context.Background(), r.Redis) }, 1},
+		{"no room", func(r *rig) { r.room = false }, 1},
+		{"duplicate", func(r *rig) { r.room, r.inbox.receipt.Outcome = false, webhook.Duplicate }, 0},
+		{"not inserted", func(r *rig) { r.inbox.err, r.room = errRefused, false }, 0},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(custody.InboxFirst)
+				tt.spoil(r)
+				r.Enqueue(t.Context(), webhook.Event{})
+				if got := len(r.inbox.unsent); got != tt.want {
+					t.Errorf("the inbox was told of %d unsent events, want %d", got, tt.want)
 				}
 			})
 		})
@@ -525,6 +564,8 @@ type flaky struct {
 	n    int
 	held map[string]bool
 }
+
+func (f *flaky) Unsent(webhook.Event) {}
 
 func (f *flaky) hold(ctx context.Context, id string) (webhook.Receipt, error) {
 	f.mu.Lock()

@@ -15,8 +15,9 @@ import (
 // An Inbox holds events as rows, before any attempt. Deliveries that come at
 // the same time share one statement.
 type Inbox struct {
-	store *Store
-	jobs  chan *insertion
+	store  *Store
+	jobs   chan *insertion
+	unsent chan webhook.Event
 }
 
 // An insertion is one delivery on its way into a batch.
@@ -36,7 +37,7 @@ const (
 
 // NewInbox returns an inbox. Nothing is inserted unless [Inbox.Run] runs.
 func (s *Store) NewInbox() *Inbox {
-	return &Inbox{store: s, jobs: make(chan *insertion, inboxBatch)}
+	return &Inbox{store: s, jobs: make(chan *insertion, inboxBatch), unsent: make(chan webhook.Event, unsentLimit)}
 }
 
 // Insert holds the event and says whether it is new: of one that is there
@@ -90,6 +91,7 @@ func (b *Inbox) Run(ctx context.Context) error {
 			}
 		})
 	}
+	wg.Go(func() { b.hasten(ctx) })
 	wg.Wait()
 	for {
 		select {

@@ -91,6 +91,10 @@ func (w fakeStore) Overdue(_ context.Context, sources []string, limit int) ([]we
 	return batch, nil
 }
 
+func (w fakeStore) Hasten(_ context.Context, events []webhook.Event) error {
+	return w.call("Hasten", len(events))
+}
+
 func (w fakeStore) Recall(_ context.Context, _, known, next string) (int, bool, error) {
 	if err := w.call("Recall", known); err != nil {
 		return 0, false, err

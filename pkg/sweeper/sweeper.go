@@ -6,6 +6,7 @@ package sweeper
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"log/slog"
 	"slices"
 	"time"
@@ -19,6 +20,8 @@ type Store interface {
 	// Overdue takes events for which an attempt is overdue, oldest first, and
 	// takes none of them again for a while that doubles each time.
 	Overdue(ctx context.Context, sources []string, limit int) ([]webhook.Event, error)
+	// Hasten gives events back that were taken and could not be sent for.
+	Hasten(ctx context.Context, events []webhook.Event) error
 	// Recall makes all events overdue that wait in the source's queue, and
 	// changes the mark from known to next, unless somebody else has.
 	Recall(ctx context.Context, source, known, next string) (events int, set bool, err error)
@@ -120,12 +123,17 @@ func (s *Sweeper) Sweep(ctx context.Context) error {
 			first = err
 		}
 	}
+	var answering []string
 	for _, src := range s.Sources {
-		note(s.checkEpoch(ctx, src.Name))
+		answers, err := s.checkEpoch(ctx, src.Name)
+		if answers {
+			answering = append(answering, src.Name)
+		}
+		note(err)
 		note(s.unstick(ctx, src.Name))
 		note(s.trim(ctx, src.Name))
 	}
-	note(s.sendOverdue(ctx))
+	note(s.sendOverdue(ctx, answering))
 	if s.rounds%s.slow() == 0 {
 		for _, src := range s.Sources {
 			note(s.purge(ctx, src))
@@ -140,11 +148,12 @@ func (s *Sweeper) Sweep(ctx context.Context) error {
 // more often waits for so many.
 func (s *Sweeper) slow() int { return max(1, int(time.Minute/max(s.Every, time.Second))) }
 
-// sendOverdue sends for what is overdue, a batch at a time, as long as there
-// is more and room for it.
-func (s *Sweeper) sendOverdue(ctx context.Context) error {
-	for s.Queue.Room() {
-		events, err := s.Store.Overdue(ctx, s.names(), batch)
+// sendOverdue sends for what is overdue of the sources, a batch at a time, as
+// long as there is more and room for it. A source whose queue does not answer is
+// left out: its events would be put off, twice as far each time, for nothing.
+func (s *Sweeper) sendOverdue(ctx context.Context, sources []string) error {
+	for len(sources) > 0 && s.Queue.Room() {
+		events, err := s.Store.Overdue(ctx, sources, batch)
 		if err != nil || len(events) == 0 {
 			return err
 		}
@@ -153,8 +162,11 @@ func (s *Sweeper) sendOverdue(ctx context.Context) error {
 		if sent > 0 {
 			s.Log.InfoContext(ctx, "sent again for events that had no task", "overdue", len(events), "sent", sent)
 		}
-		if err != nil || len(events) < batch {
-			return err
+		if err != nil {
+			return errors.Join(err, s.Store.Hasten(ctx, events))
+		}
+		if len(events) < batch {
+			return nil
 		}
 	}
 	return nil
@@ -188,26 +200,27 @@ func (s *Sweeper) unstick(ctx context.Context, source string) error {
 }
 
 // checkEpoch notices that Redis lost its data, or was replaced: the mark that
-// was left there is not the one that Postgres remembers.
-func (s *Sweeper) checkEpoch(ctx context.Context, source string) error {
+// was left there is not the one that Postgres remembers. It reports whether the
+// source's queue answers.
+func (s *Sweeper) checkEpoch(ctx context.Context, source string) (answers bool, err error) {
 	mark, run, err := s.Queue.Epoch(ctx, source)
 	if err != nil {
-		return err
+		return false, err
 	}
 	known, err := s.Store.Epoch(ctx, source)
 	if err != nil || mark != "" && mark+"@"+run == known {
-		return err
+		return true, err
 	}
 	next := rand.Text()
 	n, set, err := s.Store.Recall(ctx, source, known, next+"@"+run)
 	if err != nil || !set {
-		return err
+		return true, err
 	}
 	if n > 0 {
 		s.Observe(Report{Source: source, Recalled: n})
 		s.Log.WarnContext(ctx, "the queue lost its data: all events that wait are sent for again", "source", source, "events", n)
 	}
-	return s.Queue.SetEpoch(ctx, source, next)
+	return true, s.Queue.SetEpoch(ctx, source, next)
 }
 
 // trim deletes tasks of dead events, which asynq would keep by the thousand.
@@ -230,14 +243,6 @@ func (s *Sweeper) trim(ctx context.Context, source string) error {
 	}
 	s.Observe(Report{Source: source, Trimmed: len(gone)})
 	return nil
-}
-
-func (s *Sweeper) names() []string {
-	names := make([]string, len(s.Sources))
-	for i, src := range s.Sources {
-		names[i] = src.Name
-	}
-	return names
 }
 
 // purge forgets one batch of what need not be kept any longer.

@@ -73,10 +73,17 @@ func TestSweepGoesOn(t *testing.T) {
 				called := w.called()
 				for _, other := range steps {
 					for j, call := range other {
-						if want := !slices.Equal(other, step) || j <= i; slices.Contains(called, call) != want {
+						want := !slices.Equal(other, step) || j <= i
+						if fails == "Epoch" && other[0] == "Overdue" {
+							want = false // nothing is put off for a queue that does not answer
+						}
+						if slices.Contains(called, call) != want {
 							t.Errorf("%s was called: %v, want %v", call, !want, want)
 						}
 					}
+				}
+				if gave := slices.Contains(w.calls, "Hasten 5"); gave != (fails == "Send") {
+					t.Errorf("gave back what was overdue: %v", gave)
 				}
 				sum := r.sum()
 				if fails == "Discard" && sum.Trimmed != 0 || fails == "Unstick" && sum.Unstuck != 0 || fails == "Recall" && sum.Recalled != 0 {
@@ -94,7 +101,7 @@ func TestSweepGoesOn(t *testing.T) {
 		if err := newRig(w).Sweep(t.Context()); err == nil || !strings.Contains(err.Error(), "Epoch") {
 			t.Errorf("Sweep = %v, want the first failure", err)
 		}
-		if got := strings.Join(w.called(), " "); got != "Epoch Stuck Archived Overdue PurgePayloads Strays" {
+		if got := strings.Join(w.called(), " "); got != "Epoch Stuck Archived PurgePayloads Strays" {
 			t.Errorf("called %s, want the first call of each step", got)
 		}
 	})
