@@ -71,6 +71,8 @@ func redisRows() []*row {
 		}},
 		{number: "31", name: "replica promoted with a gap", proxied: true, mayLose: "queue", bound: minute, prepare: replica, fault: promote},
 		{number: "32", name: "writes go to a replica (READONLY), then back", proxied: true, bound: minute, prepare: replica, fault: demote},
+		{number: "33", name: "three sentinels, failover with a gap", mayLose: "queue", bound: minute, prepare: sentinels, fault: failOver},
+		{number: "33b", name: "cluster of three masters, each killed", sources: []string{"twin"}, mix: either, bound: minute, prepare: cluster, fault: killMasters},
 		{number: "34", name: "Redis full, noeviction", bound: minute, fault: func(s *stage) {
 			s.times(3, "full", func() { s.fill(1500 * time.Millisecond) })
 		}},

@@ -80,6 +80,9 @@ func first(source string, types ...string) func(i int) (string, string) {
 	}
 }
 
+// either sends to two sources in turn.
+func either(i int) (source, typ string) { return []string{"main", "twin"}[i%2], typePlain }
+
 func always(types ...string) func(i int) (string, string) {
 	return func(i int) (string, string) { return "main", types[i%len(types)] }
 }
@@ -95,7 +98,6 @@ func allRows() []*row {
 
 // notRun are the rows of the matrix that this suite leaves out, and why.
 var notRun = [][3]string{
-	{"33", "sentinel failover with a gap; cluster with a master killed", "needs five more Redis processes; rows 31 and 32 show the same gap with one replica"},
 	{"35", "allkeys-lru full", "refused at start-up: the policy must be noeviction"},
 	{"36", "disk of the append-only file full", "needs a small file system to mount"},
 	{"51", "disk of Postgres full", "needs a small file system to mount"},

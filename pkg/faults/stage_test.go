@@ -85,6 +85,9 @@ type stage struct {
 
 	// Where the programs find the servers, if not at the stack's addresses.
 	redisURL string
+	pair     [2]*node // a master and its replica
+	watchers []*node
+	nodes    []*node // of a cluster
 	canary   string
 
 	// The ways of the programs to the servers, of a row that asks for proxies.
@@ -124,10 +127,14 @@ func newStage(tb testing.TB, r *row, mode string, seed uint64, exe string) *stag
 	if err != nil {
 		tb.Fatal(err)
 	}
-	s.rdb = redis.NewClient(o)
-	tb.Cleanup(func() { s.rdb.Close() })
+	direct := redis.NewClient(o)
+	tb.Cleanup(func() { direct.Close() })
+	s.rdb = direct
 	if r.prepare != nil {
 		r.prepare(s)
+	}
+	if tb.Failed() {
+		tb.FailNow()
 	}
 	s.launch(exe)
 	s.sender = newSender(s.url+"/webhooks/", s.rng)
