@@ -71,9 +71,8 @@ func controls() []control {
 
 // find returns a row of the table, with a bound of its own.
 func find(number string, bound ...time.Duration) row {
-	rows := allRows()
+	rows := slices.Concat(eventRows(), programRows(), redisRows(), postgresRows(), mixedRows())
 	r := *rows[slices.IndexFunc(rows, func(r *row) bool { return r.number == number })]
-	r.expect = nil
 	if bound != nil {
 		r.bound = bound[0]
 	}
@@ -105,8 +104,10 @@ const controlTries = 3
 
 // attempt plays the program once, and reports whether it showed what it must.
 func (c *control) attempt(t *testing.T, exe string, seed uint64, short, last bool) (found string, ok bool) {
+	t.Helper()
 	t.Run("seed "+sprint(seed), func(t *testing.T) {
 		r := c.row
+		r.expect = nil
 		s, v, res := perform(t, &r, c.mode, seed, exe, short)
 		if res.fired < leastFired {
 			t.Errorf("fired=%d, want %d or more: the nemesis is dead", res.fired, leastFired)
@@ -127,45 +128,57 @@ func (c *control) attempt(t *testing.T, exe string, seed uint64, short, last boo
 	return found, ok || t.Failed()
 }
 
-// mutant builds this test binary, and so the programs, with mistakes.
-func mutant(t *testing.T, edits []edit) string {
-	t.Helper()
-	root, err := filepath.Abs(filepath.Join("..", ".."))
+func root(tb testing.TB) string {
+	tb.Helper()
+	dir, err := filepath.Abs(filepath.Join("..", ".."))
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	dir := t.TempDir()
+	return dir
+}
+
+// mutant builds this test binary, and so the programs, with mistakes.
+func mutant(tb testing.TB, edits []edit) string {
+	tb.Helper()
+	dir := tb.TempDir()
 	replace := map[string]string{}
 	for i, e := range edits {
-		name := filepath.Join(root, e.file)
+		name := filepath.Join(root(tb), e.file)
 		from := name
 		if replace[name] != "" {
 			from = replace[name]
 		}
 		text, err := os.ReadFile(from)
 		if err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 		old := regexp.MustCompile(e.old)
 		if n := len(old.FindAll(text, -1)); n != 1 {
-			t.Fatalf("%s: %s is there %d times, want 1: the mutation needs to follow the code", e.file, e.old, n)
+			tb.Fatalf("%s: %s is there %d times, want 1: the mutation needs to follow the code", e.file, e.old, n)
 		}
 		replace[name] = filepath.Join(dir, fmt.Sprint(i, ".go"))
 		if err := os.WriteFile(replace[name], old.ReplaceAllLiteral(text, []byte(e.new)), 0o600); err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 	}
+	return build(tb, replace)
+}
+
+// build builds this test binary with some files replaced.
+func build(tb testing.TB, replace map[string]string) string {
+	tb.Helper()
 	data, err := json.Marshal(map[string]any{"Replace": replace})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	overlay, exe := filepath.Join(dir, "overlay.json"), filepath.Join(dir, "mutant.test")
+	dir := tb.TempDir()
+	overlay, exe := filepath.Join(dir, "overlay.json"), filepath.Join(dir, "other.test")
 	if err := os.WriteFile(overlay, data, 0o600); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-overlay", overlay, "-o", exe, ".")
+	cmd := exec.CommandContext(tb.Context(), "go", "test", "-c", "-vet=off", "-overlay", overlay, "-o", exe, ".")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
+		tb.Fatalf("build: %v\n%s", err, out)
 	}
 	return exe
 }

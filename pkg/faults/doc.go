@@ -4,9 +4,10 @@
 //
 //	go test ./pkg/faults                         a short part, in any run of the tests
 //	HOOKONCE_FAULTS=all go test ./pkg/faults     every row, with one seed
-//	HOOKONCE_FAULTS=full go test ./pkg/faults    every row, with three seeds; writes FAULTS.md
+//	HOOKONCE_FAULTS=full go test ./pkg/faults    every row, with three seeds, and six rows at the product's own
+//	                                             times; writes FAULTS.md
 //	HOOKONCE_SOAK=30m go test ./pkg/faults       a random mix for as long as asked
 //
-// HOOKONCE_FAULT_SEED repeats a run's choices, HOOKONCE_FAULTS_OUT names a file
-// for the table.
+// HOOKONCE_FAULT_SEED repeats a run's choices (several seeds with commas between
+// them), HOOKONCE_FAULTS_OUT names a file for the table.
 package faults

@@ -28,6 +28,7 @@ const insertEffect = `INSERT INTO effects (source, event_id, attempt, sha256) VA
 // The types of events. A poison does the same in each attempt.
 const (
 	typePlain     = "plain"     // 20–140 ms of work, before the effect or after it
+	typeQuick     = "quick"     // only the effect
 	typeSlow      = "slow"      // 0.9–1.5 s
 	typeFirstLong = "firstlong" // the first attempt works until it is told to stop
 	typeFlaky     = "flaky"     // half of the first attempts fail
@@ -60,6 +61,8 @@ func (e *effects) Handle(ctx context.Context, tx pgx.Tx, ev webhook.Event) error
 	}
 	work := 20*time.Millisecond + time.Duration(h%120)*time.Millisecond
 	switch ev.Type {
+	case typeQuick:
+		work = 0
 	case typeSlow:
 		work = 900*time.Millisecond + time.Duration(h%600)*time.Millisecond
 	case typeFirstLong:

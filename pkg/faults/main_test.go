@@ -7,9 +7,11 @@ import (
 	"os"
 	"testing"
 
+	"github.com/hookonce/hookonce/migrations"
 	"github.com/hookonce/hookonce/pkg/devstack/stacktest"
 	"github.com/hookonce/hookonce/pkg/handler"
 	"github.com/hookonce/hookonce/pkg/program"
+	"github.com/hookonce/hookonce/pkg/queue"
 )
 
 // programVariable makes the test binary be one of the programs, so that the
@@ -17,6 +19,7 @@ import (
 const programVariable = "HOOKONCE_TEST_PROGRAM"
 
 func TestMain(m *testing.M) {
+	queue.Quiet()
 	name := os.Getenv(programVariable)
 	if name == "" {
 		flag.Parse()
@@ -36,6 +39,11 @@ func TestMain(m *testing.M) {
 		program.Main(name, func(ctx context.Context, o program.Options) error {
 			o.Handlers = map[string]handler.Handler{"effect": &effects{os.Getenv("FAULT_SINK")}}
 			return program.Worker(ctx, o)
+		})
+	case "migrate":
+		program.Main(name, func(ctx context.Context, _ program.Options) error {
+			_, err := migrations.Up(ctx, os.Getenv("DATABASE_URL"))
+			return err
 		})
 	default:
 		program.Main(name, func(ctx context.Context, o program.Options) error { return runNaive(ctx, name, o.Stderr) })

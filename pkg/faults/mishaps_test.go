@@ -4,9 +4,12 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -216,4 +219,114 @@ func (s *stage) fill(d time.Duration) {
 	s.check(s.rdb.ConfigSet(ctx, "maxmemory", "1mb").Err())
 	time.Sleep(d)
 	s.check(s.rdb.ConfigSet(ctx, "maxmemory", "0").Err())
+}
+
+// evict lets Redis throw away what was not used for the longest time, for a while.
+func (s *stage) evict(d time.Duration) {
+	ctx := context.Background()
+	used := 0
+	for line := range strings.Lines(s.rdb.Info(ctx, "memory").Val()) {
+		if n, ok := strings.CutPrefix(strings.TrimSpace(line), "used_memory:"); ok {
+			used, _ = strconv.Atoi(n)
+		}
+	}
+	s.check(s.rdb.ConfigSet(ctx, "maxmemory-policy", "allkeys-lru").Err())
+	s.check(s.rdb.ConfigSet(ctx, "maxmemory", strconv.Itoa(used/2)).Err())
+	time.Sleep(d)
+	s.check(s.rdb.ConfigSet(ctx, "maxmemory", "1gb").Err())
+	s.check(s.rdb.ConfigSet(ctx, "maxmemory-policy", "noeviction").Err())
+	if strings.Contains(s.rdb.Info(ctx, "stats").Val(), "evicted_keys:0\r") {
+		s.Error("evicted=0 keys")
+	}
+}
+
+// moveLeases is what others see of a worker whose clock is off: the lease of
+// each task that it runs, which it writes every 5 s.
+func (s *stage) moveLeases(by, d time.Duration) {
+	ctx := context.Background()
+	const leases = "asynq:{main}:lease"
+	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		at := float64(time.Now().Add(30*time.Second + by).Unix())
+		for i, id := range s.rdb.ZRange(ctx, leases, 0, -1).Val() {
+			if i%2 == 0 { // the other worker's clock is right
+				s.check(s.rdb.ZAddXX(ctx, leases, redis.Z{Score: at, Member: id}).Err())
+			}
+		}
+	}
+}
+
+// tenants hold some of Postgres' connections all the time: each takes a moment
+// to open.
+func (s *stage) tenants(n int) {
+	for range n {
+		c, err := pgx.Connect(context.Background(), s.stack.DatabaseURL)
+		if err != nil {
+			s.Fatal(err)
+		}
+		s.Cleanup(func() { c.Close(context.Background()) })
+	}
+}
+
+// takeConnections ends the programs' sessions, and takes each connection that
+// Postgres has.
+func (s *stage) takeConnections(d time.Duration) {
+	ctx := context.Background()
+	own, err := s.db.Acquire(ctx)
+	if err != nil {
+		s.Error(err)
+		return
+	}
+	defer own.Release()
+	var taken []*pgx.Conn
+	defer func() {
+		for _, c := range taken {
+			c.Close(ctx)
+		}
+	}()
+	refused := 0
+	for end := time.Now().Add(d); refused == 0 || time.Now().Before(end); {
+		c, err := pgx.Connect(ctx, s.stack.DatabaseURL)
+		if err == nil {
+			taken = append(taken, c)
+			continue
+		}
+		if refused++; refused == 1 {
+			end = time.Now().Add(d)
+		}
+		_, err = own.Exec(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'hookonce'`)
+		s.check(err)
+	}
+}
+
+// recallDuringCommit lets the sweeper find all tasks gone while completions are
+// made and not committed: it must wait for them, and reopen none.
+func (s *stage) recallDuringCommit() {
+	before := s.pgWorker.losses()
+	s.pgWorker.holdBack("commit\x00", 6, 1200*time.Millisecond)
+	for deadline := time.Now().Add(10 * time.Second); s.pgWorker.losses() == before && time.Now().Before(deadline); {
+		time.Sleep(5 * time.Millisecond)
+	}
+	s.flush()
+	s.sender.mu.Lock()
+	last := s.sender.order[max(0, len(s.sender.order)-40):]
+	s.sender.mu.Unlock()
+	for _, e := range last {
+		s.sender.wg.Go(func() { s.sender.post(e, 0) })
+	}
+	time.Sleep(1200 * time.Millisecond)
+	s.pgWorker.holdBack("", 0, 0)
+}
+
+// holdSweep makes open events overdue, lets the sweeper take them, and holds
+// its look at their tasks back until attempts have completed them.
+func (s *stage) holdSweep() {
+	before := s.redisWorker.losses()
+	s.redisWorker.holdBack("\r\nload\r\n", len(s.workers), 1800*time.Millisecond) // only sweeps load a script
+	for deadline := time.Now().Add(10 * time.Second); s.redisWorker.losses() == before && time.Now().Before(deadline); {
+		s.exec(`UPDATE received_events SET sweep_at = clock_timestamp() WHERE id IN (
+			SELECT id FROM received_events WHERE status IN ('received', 'processing') AND sweeps = 0 LIMIT 100 FOR UPDATE SKIP LOCKED)`)
+		time.Sleep(100 * time.Millisecond)
+	}
+	time.Sleep(1800 * time.Millisecond)
+	s.redisWorker.holdBack("", 0, 0)
 }

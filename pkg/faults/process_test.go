@@ -67,7 +67,10 @@ func newSlot(tb testing.TB, name string, env, exe []string, canary string) *slot
 }
 
 func (s *slot) start() (*process, error) {
-	p := &process{cmd: exec.Command(s.exe[0], s.exe[1:]...), ready: make(chan struct{}), gone: make(chan struct{})}
+	s.mu.Lock()
+	exe := s.exe
+	s.mu.Unlock()
+	p := &process{cmd: exec.Command(exe[0], exe[1:]...), ready: make(chan struct{}), gone: make(chan struct{})}
 	p.cmd.Env = s.env
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	stdin, err := p.cmd.StdinPipe()
@@ -150,6 +153,20 @@ func (s *slot) signal(sig syscall.Signal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.current.cmd.Process.Signal(sig)
+}
+
+// end asks the process to end, and waits until it has: a second request would
+// cut its shutdown short.
+func (s *slot) end() {
+	s.mu.Lock()
+	p := s.current
+	s.mu.Unlock()
+	p.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-p.gone:
+	case <-time.After(30 * time.Second):
+		s.tb.Errorf("%s does not end 30 s after a SIGTERM", s.name)
+	}
 }
 
 func (s *slot) kill() { s.signal(syscall.SIGKILL) }

@@ -23,6 +23,7 @@ type proxy struct {
 	armed   int  // so many answers to commands with word are lost
 	sharp   bool // cut at once: the server may not even have read the command
 	lost    int
+	wait    time.Duration // instead of being lost, a command waits so long
 }
 
 // A link is one connection through a proxy.
@@ -93,7 +94,11 @@ func (p *proxy) pipe(l *link, from, to net.Conn, commands bool) {
 			return
 		}
 		p.hold()
-		sharp := commands && p.matches(l, buf[:n])
+		sharp, wait := false, time.Duration(0)
+		if commands {
+			sharp, wait = p.matches(l, buf[:n])
+		}
+		time.Sleep(wait)
 		l.mu.Lock()
 		lost := !commands && l.doomed
 		l.mu.Unlock()
@@ -125,18 +130,21 @@ func (p *proxy) hold() {
 	}
 }
 
-func (p *proxy) matches(l *link, command []byte) (sharp bool) {
+func (p *proxy) matches(l *link, command []byte) (sharp bool, wait time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.armed == 0 || !bytes.Contains(command, p.word) {
-		return false
+		return false, 0
 	}
 	p.armed--
 	p.lost++
+	if p.wait > 0 {
+		return false, p.wait
+	}
 	l.mu.Lock()
 	l.doomed = true
 	l.mu.Unlock()
-	return p.sharp
+	return p.sharp, 0
 }
 
 // lose lets the answers to the next n commands that contain word get lost.
@@ -144,7 +152,12 @@ func (p *proxy) lose(word string, n int, sharp bool) {
 	p.set(func() { p.word, p.armed, p.sharp = []byte(word), n, sharp })
 }
 
-// losses is how many were.
+// holdBack lets the next n commands that contain word wait on their way.
+func (p *proxy) holdBack(word string, n int, d time.Duration) {
+	p.set(func() { p.word, p.armed, p.wait = []byte(word), n, d })
+}
+
+// losses is how many were, or waited.
 func (p *proxy) losses() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

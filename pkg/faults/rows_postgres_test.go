@@ -9,6 +9,9 @@ func postgresRows() []*row {
 		{number: "42", name: "Postgres kill -9", durable: true, bound: minute, fault: func(s *stage) {
 			s.times(3, "kill -9 of Postgres", func() { s.killPostgres(time.Second) })
 		}},
+		{number: "43", name: "connections used up: max_connections", bound: minute, prepare: func(s *stage) { s.tenants(110) }, fault: func(s *stage) {
+			s.times(3, "all connections taken", func() { s.takeConnections(1500 * time.Millisecond) })
+		}},
 		{number: "44", name: "sessions terminated", bound: minute, mix: sometimes(3, "main", typeSlow), fault: func(s *stage) {
 			s.times(8, "pg_terminate_backend", s.terminate)
 		}},
@@ -43,6 +46,13 @@ func postgresRows() []*row {
 				s.fired.Store(int32(n))
 				s.Logf("%d deadlocks", n)
 			}},
+		{number: "54b", name: "commits held back while all tasks are lost, and copies come", proxied: true, mayLose: "queue", bound: minute, fault: func(s *stage) {
+			s.times(4, "commits held back, then FLUSHALL and copies", s.recallDuringCommit)
+		}, expect: func(s *stage, _ *verdict) {
+			if n := s.pgWorker.losses(); n < leastFired {
+				s.Errorf("held back=%d commits", n)
+			}
+		}},
 		{number: "52", name: "read-only mode", bound: minute, fault: func(s *stage) {
 			s.times(3, "read-only", func() { s.readOnly(1500 * time.Millisecond) })
 		}},

@@ -17,11 +17,10 @@ func programRows() []*row {
 		}},
 		{number: "9", name: "worker kill -9: at the claim, in the handler, before done", short: modes, proxied: true, bound: 2 * time.Minute, fault: killSteps},
 		{
-			number: "10", name: "worker SIGTERM, handler longer than the shutdown", sources: []string{"long"}, mix: sometimes(25, "long", typeFirstLong),
+			number: "10", name: "worker SIGTERM, handler longer than the shutdown", sources: []string{"long"}, mix: sometimes(50, "long", typeFirstLong),
 			fault: func(s *stage) {
-				for range 3 {
-					s.fire("SIGTERM of a worker", func() { s.anyWorker().signal(syscall.SIGTERM) })
-					time.Sleep(4 * time.Second)
+				for i := range 3 {
+					s.fire("SIGTERM of a worker", func() { s.workers[i%len(s.workers)].end() })
 				}
 			},
 			bound: 2 * time.Minute, expect: givenBack,
@@ -44,6 +43,12 @@ func programRows() []*row {
 			fault: func(s *stage) { s.stopWorkers(3, 6*time.Second) }, bound: 2 * time.Minute},
 		{number: "57", name: "Postgres' clock jumps ahead: all leases end, locks gone, each event has a second task", workers: 6,
 			mix: always(typeSlow), rate: 30, fault: func(s *stage) { s.times(5, "all leases end", s.endLeases) }, expect: takenOver, bound: 2 * time.Minute},
+		{number: "57b", name: "a worker's clock 5 min behind, then ahead, as its leases in Redis show it", workers: 3, mix: sometimes(3, "main", typeSlow), fault: func(s *stage) {
+			for _, d := range []time.Duration{-5 * time.Minute, 5 * time.Minute, -5 * time.Minute} {
+				s.fire("leases moved by "+d.String(), func() { s.moveLeases(d, 2*time.Second) })
+				s.rest(300*time.Millisecond, 600*time.Millisecond)
+			}
+		}, bound: 2 * time.Minute},
 		{number: "59", name: "four sweepers, one stalled, queue emptied", modes: []string{"inbox"}, strict: true, workers: 4, fault: func(s *stage) {
 			for range 3 {
 				s.fire("FLUSHALL while a worker is stopped", func() {
@@ -52,6 +57,13 @@ func programRows() []*row {
 				})
 			}
 		}, bound: 2 * time.Minute},
+		{number: "60", name: "sweeper acts on an old snapshot: its look at the queue held back", proxied: true, mix: sometimes(12, "main", typeSlow), bound: 2 * time.Minute,
+			fault: func(s *stage) { s.times(4, "a sweep's look held back", s.holdSweep) },
+			expect: func(s *stage, _ *verdict) {
+				if n := s.redisWorker.losses(); n < leastFired {
+					s.Errorf("held back=%d looks", n)
+				}
+			}},
 		{number: "61", name: "ingest with 60 file descriptors", limit: "ulimit -n 60", slow: true, scripted: true, rate: 200, fault: crowd(200)},
 		{number: "62", name: "memory limits low (GOMEMLIMIT 20 MiB, one core)", env: []string{"GOMEMLIMIT=20MiB", "GOMAXPROCS=1"}, calm: true, fault: func(*stage) {}},
 		{number: "69", name: "500 connections that send slowly", scripted: true, fault: crowd(500)},

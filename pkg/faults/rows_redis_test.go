@@ -76,6 +76,9 @@ func redisRows() []*row {
 		{number: "34", name: "Redis full, noeviction", bound: minute, fault: func(s *stage) {
 			s.times(3, "full", func() { s.fill(1500 * time.Millisecond) })
 		}},
+		{number: "35", name: "allkeys-lru set under way, and full", mayLose: "queue", bound: minute, fault: func(s *stage) {
+			s.times(3, "evicted", func() { s.evict(time.Second) })
+		}},
 		{number: "37", name: "end of the AOF cut off", mayLose: "queue", bound: minute, fault: func(s *stage) {
 			s.times(3, "kill -9 of Redis, a tenth of its file lost", func() { s.killRedis(300*time.Millisecond, s.truncated) })
 		}},

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -39,6 +40,7 @@ sources:
 var extraSources = map[string]string{
 	"twin":   `  twin: {timeout: 2s, max_retry: 12, concurrency: 8, REST}`,
 	"poison": `  poison: {timeout: 1s, max_retry: 2, concurrency: 4, REST}`,
+	"brief":  `  brief: {timeout: 2s, max_retry: 1, concurrency: 32, REST}`,
 	"long":   `  long: {timeout: 15s, max_retry: 12, concurrency: 8, REST}`,
 }
 
@@ -89,6 +91,8 @@ type stage struct {
 	watchers []*node
 	nodes    []*node // of a cluster
 	canary   string
+	disk     string // folder of the small disk, of a row that asks for one
+	next     string // the next build, of a row that asks for one
 
 	// The ways of the programs to the servers, of a row that asks for proxies.
 	redisIngest, redisWorker, pgIngest, pgWorker *proxy
@@ -112,7 +116,7 @@ func newStage(tb testing.TB, r *row, mode string, seed uint64, exe string) *stag
 	fmt.Fprint(h, r.number, mode)
 	s := &stage{TB: tb, row: r, mode: mode, seed: seed, rng: rand.New(rand.NewPCG(seed, h.Sum64())), began: time.Now()}
 	s.pulse, s.canary = newPulse(tb), newCanary()
-	s.stack = stacktest.Private(tb, devstack.Options{Fast: !r.durable})
+	s.startServers()
 	ctx := context.Background()
 	if _, err := migrations.Up(ctx, s.stack.DatabaseURL); err != nil {
 		tb.Fatal(err)
@@ -144,10 +148,57 @@ func newStage(tb testing.TB, r *row, mode string, seed uint64, exe string) *stag
 	return s
 }
 
+// private is a stack of the row's own. Servers that lose their port to another
+// program while they start get another chance: a row that is skipped for it
+// would be a green lie.
+func (s *stage) private(o devstack.Options) *devstack.Stack {
+	s.Helper()
+	for range 3 {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+		stack, err := devstack.Start(ctx, o)
+		cancel()
+		if err == nil && !stack.Volatile {
+			s.Cleanup(func() { s.check(stack.Close()) })
+			return stack
+		}
+		if err == nil {
+			s.check(stack.Close())
+			break
+		}
+		s.Log(err)
+	}
+	return stacktest.Private(s, o)
+}
+
+// startServers starts a Redis and a Postgres, one of them on a small disk if the
+// row says so.
+func (s *stage) startServers() {
+	s.Helper()
+	o := devstack.Options{Fast: !s.row.durable}
+	if s.row.disk == "" {
+		s.stack = s.private(o)
+		return
+	}
+	const elsewhere = "redis://127.0.0.1:1" // so that this one is not started
+	onDisk, off := o, o
+	if onDisk.Dir, onDisk.DatabaseURL, off.RedisURL = s.smallDisk(), "postgres://127.0.0.1:1/none", elsewhere; s.row.disk == "postgres" {
+		onDisk.DatabaseURL, onDisk.RedisURL, off.RedisURL, off.DatabaseURL = "", elsewhere, "", "postgres://127.0.0.1:1/none"
+	}
+	small, large := s.private(onDisk), s.private(off)
+	s.stack = &devstack.Stack{RedisURL: small.RedisURL, Redis: small.Redis, DatabaseURL: large.DatabaseURL, Postgres: large.Postgres}
+	if s.row.disk == "postgres" {
+		s.stack = &devstack.Stack{RedisURL: large.RedisURL, Redis: large.Redis, DatabaseURL: small.DatabaseURL, Postgres: small.Postgres}
+	}
+}
+
 // launch starts the programs.
 func (s *stage) launch(exe string) {
 	s.Helper()
 	text := strings.ReplaceAll(sources, "&rest", "")
+	env := []string{"LEASE_ALLOWANCE=1s", "SWEEP_EVERY=500ms", "RETRY_MIN=100ms", "RETRY_MAX=1s"}
+	if s.row.ownTimes {
+		text, env = strings.NewReplacer("    timeout: 2s\n", "", "    max_retry: 12\n", "", "    concurrency: 8\n", "").Replace(text), nil
+	}
 	s.names = append([]string{"main"}, s.row.sources...)
 	for _, name := range s.row.sources {
 		text += strings.ReplaceAll(extraSources[name], "REST", rest) + "\n"
@@ -198,10 +249,9 @@ func (s *stage) launch(exe string) {
 		return // it does the work itself
 	}
 	for range max(s.row.workers, 2) {
-		s.workers = append(s.workers, newSlot(s, "worker", append([]string{
+		s.workers = append(s.workers, newSlot(s, "worker", slices.Concat([]string{
 			"REDIS_URL=" + redisWorker, "DATABASE_URL=" + pgWorker,
-			"LEASE_ALLOWANCE=1s", "SWEEP_EVERY=500ms", "RETRY_MIN=100ms", "RETRY_MAX=1s",
-		}, common...), []string{exe}, s.canary))
+		}, env, common), []string{exe}, s.canary))
 	}
 }
 
