@@ -44,11 +44,9 @@ func controls() []control {
 		},
 		{
 			name: "mutant: effect and status in two commits", mode: "queue", want: doubled,
-			edits: []edit{
-				{"pkg/postgres/attempt.go", `(?m)^\ttag, err := tx\.Exec\(ctx, completeEvent, guardArgs\(c\)\)$`,
-					"\tif tx.tx != nil {\n\t\tif err := tx.commit(ctx); err != nil {\n\t\t\treturn err\n\t\t}\n\t}\n\ttag, err := s.db.Exec(ctx, completeEvent, guardArgs(c))"},
-				{"pkg/postgres/attempt.go", `return tx\.commit\(ctx\)`, "return nil"},
-			},
+			edits: []edit{{"pkg/postgres/attempt.go", `(?m)^\terr := tx\.commit\(ctx, complete, guardArgs\(c\)\)$`,
+				"\tvar err error\n\tif tx.conn != nil {\n\t\terr = tx.commit(ctx, named(\"SELECT 1\"), guardArgs(c))\n\t}\n" +
+					"\tif err == nil {\n\t\t_, err = s.db.Exec(ctx, complete.sql, complete.args(guardArgs(c))...)\n\t\terr = fencedOr(err)\n\t}"}},
 			row: row{fault: func(s *stage) { s.times(5, "kill -9 at the completion", s.killAtClaim) }, bound: time.Minute},
 		},
 		{
