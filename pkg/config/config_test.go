@@ -77,7 +77,7 @@ func TestIngestSet(t *testing.T) {
 	got, err := config.ReadIngest([]string{
 		"REDIS_URL= redis://localhost \n", "HOOKONCE_CONFIG=other.yaml", "INGEST_ADDR=0.0.0.0:80", "OPS_ADDR=[::1]:81", "INGEST_ACK=inbox",
 		"DATABASE_URL=postgres://localhost", "INBOX_FALLBACK=none", "REDIS_PERSISTENT=true",
-		"INGEST_ACK_TIMEOUT=1s", "INGEST_MAX_INFLIGHT=1", "MAX_BODY_BYTES=2MiB", "TRUSTED_PROXIES=10.0.0.0/8, 192.0.2.7", "ALLOW_UNSIGNED=", "LOG_LEVEL=debug", "LOG_FORMAT=text",
+		"INGEST_ACK_TIMEOUT=1s", "INGEST_MAX_INFLIGHT=1", "MAX_BODY_BYTES=4MiB", "TRUSTED_PROXIES=10.0.0.0/8, 192.0.2.7", "ALLOW_UNSIGNED=", "LOG_LEVEL=debug", "LOG_FORMAT=text",
 		"=hidden", "no equals sign", "0_NAME=x", "_0_NAME=x",
 	})
 	if err != nil {
@@ -90,7 +90,7 @@ func TestIngestSet(t *testing.T) {
 	want := config.Ingest{
 		RedisURL: "redis://localhost", SourcesFile: "other.yaml", Addr: "0.0.0.0:80", OpsAddr: "[::1]:81", DatabaseURL: "postgres://localhost",
 		Ack: "inbox", Fallback: "none", Persistent: true, AckTimeout: time.Second, MaxInflight: 1, Log: config.Log{Level: slog.LevelDebug, Format: "text"},
-		MaxBodyBytes: 2 << 20, Proxies: []string{"10.0.0.0/8", " 192.0.2.7"},
+		MaxBodyBytes: 4 << 20, Proxies: []string{"10.0.0.0/8", " 192.0.2.7"},
 		Trusted: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("192.0.2.7/32")},
 	}
 	if !reflect.DeepEqual(got, want) {
@@ -282,7 +282,7 @@ func TestIngestEdgesRefused(t *testing.T) {
 		"MAX_BODY_BYTES=-1":                "MAX_BODY_BYTES: want a number of bytes such as 256MiB",
 		"MAX_BODY_BYTES=1TiB":              "MAX_BODY_BYTES: want a number of bytes such as 256MiB",
 		"MAX_BODY_BYTES=99999999999":       "MAX_BODY_BYTES: want a number of bytes such as 256MiB",
-		"MAX_BODY_BYTES=1MiB":              "MAX_BODY_BYTES: want at least twice the max_body of source default, which is 1048576 bytes",
+		"MAX_BODY_BYTES=1MiB":              "MAX_BODY_BYTES: want at least three times the max_body of source default, which is 1048576 bytes",
 		"TRUSTED_PROXIES=10.0.0.0/8,proxy": "TRUSTED_PROXIES: want addresses and networks with commas between them, such as 10.0.0.0/8,192.0.2.7",
 		"TRUSTED_PROXIES=10.0.0.1/8":       "TRUSTED_PROXIES: want addresses and networks with commas between them, such as 10.0.0.0/8,192.0.2.7",
 		"TRUSTED_PROXIES=*":                "TRUSTED_PROXIES: want addresses and networks with commas between them, such as 10.0.0.0/8,192.0.2.7",

@@ -32,11 +32,11 @@ func parseSize(s string) (int64, bool) {
 }
 
 // checkRoom reports a bound that the largest body of a source would never get
-// past: while a buffer grows, there are two of them.
+// past: while the buffer of what is inflated grows, there are three of them.
 func (c *Ingest) checkRoom(m *mistakes) {
 	for _, s := range c.Sources {
-		m.when(int64(c.MaxBodyBytes) < 2*s.MaxBody, "MAX_BODY_BYTES",
-			fmt.Sprintf("want at least twice the max_body of source %s, which is %d bytes", s.Name, s.MaxBody))
+		m.when(int64(c.MaxBodyBytes)/3 < s.MaxBody, "MAX_BODY_BYTES",
+			fmt.Sprintf("want at least three times the max_body of source %s, which is %d bytes", s.Name, s.MaxBody))
 	}
 }
 
