@@ -99,7 +99,7 @@ func hosts() map[string]Preset {
 				Timeout:   "5 s unless webhook.DELIVER_TIMEOUT says otherwise",
 				Retries:   "none",
 				Redeliver: "ask: Recent Deliveries → Replay",
-				Proof:     "vectors gitea: drone/go-scm",
+				Notes:     "It signs as Gogs does, which is proven; the body of the one vector that we know is not among the recorded ones.",
 			},
 		},
 		"gogs": {

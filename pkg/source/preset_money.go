@@ -129,7 +129,7 @@ func cashiers() map[string]Preset {
 				Setup:   "Account & Settings → Webhooks → Add new webhook: the address and the secret",
 				Timeout: "5 s",
 				Retries: "for 24 hours, then the webhook is disabled",
-				Proof:   "vectors razorpay: razorpay/razorpay-go",
+				Proof:   "its own library, razorpay/razorpay-go; the body of its vector is not among the recorded ones",
 			},
 		},
 		// data.id is the transaction's, which has several events.
