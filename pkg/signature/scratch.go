@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"hash"
 	"hash/crc32"
-	"io"
 	"strconv"
 	"strings"
 )
@@ -25,7 +24,6 @@ type scratch struct {
 	timestamp  []byte
 	url        []byte   // the one that is tried now
 	urls       []string // all that are to be tried
-	method     []byte
 	form       []byte
 	otherBody  bool     // the URL has the hash of another body
 	values     []string // of the body
@@ -35,6 +33,7 @@ type scratch struct {
 	size    int          // of a signature by a shared key
 	decoded []byte       // room for the longest entry
 	kept    []byte       // what signatures points into
+	room    []byte       // for a piece of the text
 }
 
 // An entry is one signature of the header.
@@ -105,43 +104,52 @@ func (m *scratch) sum(signed *template, r Request) {
 			continue
 		}
 		mac.Reset()
-		m.write(mac, signed, r, m.keys[i].shared)
+		for j := range signed.segments {
+			mac.Write(m.piece(&signed.segments[j], &r, m.keys[i].shared))
+		}
 		m.sums[i] = mac.Sum(m.sums[i][:0])
 	}
 }
 
-// write writes the signed text.
-func (m *scratch) write(w io.Writer, signed *template, r Request, secret []byte) {
-	for _, s := range signed.segments {
-		switch s.part {
-		case literalPart:
-			w.Write(s.literal)
-		case idPart:
-			w.Write(m.id)
-		case timestampPart:
-			w.Write(m.timestamp)
-		case bodyPart:
-			w.Write(r.Body)
-		case urlPart:
-			w.Write(m.url)
-		case methodPart:
-			m.method = append(m.method[:0], r.Method...)
-			w.Write(m.method)
-		case formPart:
-			w.Write(m.form)
-		case sha256Part:
-			sum := sha256.Sum256(r.Body)
-			w.Write(hex.AppendEncode(nil, sum[:]))
-		case crc32Part:
-			w.Write(strconv.AppendUint(nil, uint64(crc32.ChecksumIEEE(r.Body)), 10))
-		case secretPart:
-			w.Write(secret)
-		case headerPart:
-			io.WriteString(w, m.headers[s.header][0])
-		case valuePart:
-			io.WriteString(w, m.values[s.value])
-		}
+// piece returns a piece of the signed text, which is good until the next one.
+func (m *scratch) piece(s *segment, r *Request, secret []byte) []byte {
+	switch s.part {
+	case idPart:
+		return m.id
+	case timestampPart:
+		return m.timestamp
+	case bodyPart:
+		return r.Body
+	case urlPart:
+		return m.url
+	case formPart:
+		return m.form
+	case secretPart:
+		return secret
+	case methodPart:
+		m.room = append(m.room[:0], r.Method...)
+	case sha256Part:
+		sum := sha256.Sum256(r.Body)
+		m.room = hex.AppendEncode(m.room[:0], sum[:])
+	case crc32Part:
+		m.room = strconv.AppendUint(m.room[:0], uint64(crc32.ChecksumIEEE(r.Body)), 10)
+	case headerPart:
+		m.room = append(m.room[:0], m.headers[s.header][0]...)
+	case valuePart:
+		m.room = append(m.room[:0], m.values[s.value]...)
+	default:
+		return s.literal
 	}
+	return m.room
+}
+
+// compose returns the signed text, which is good until the next one.
+func (m *scratch) compose(signed *template, r Request) []byte {
+	m.text.Reset()
+	for i := range signed.segments {
+		m.text.Write(m.piece(&signed.segments[i], &r, nil))
+	}
+	return m.text.Bytes()
 }
 
 // match returns the index of the first shared key that made one of the

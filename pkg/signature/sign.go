@@ -134,9 +134,7 @@ func (v *Verifier) produce(m *scratch, r Request) (signature []byte, public bool
 			m.sum(&v.signed, r)
 			return m.sums[i], false, nil
 		case key.private != nil:
-			m.text.Reset()
-			m.write(&m.text, &v.signed, r, nil)
-			signature, err := v.scheme.signText(key.private, m.text.Bytes())
+			signature, err := v.scheme.signText(key.private, m.compose(&v.signed, r))
 			return signature, true, err
 		}
 	}

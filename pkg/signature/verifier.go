@@ -201,12 +201,11 @@ func (v *Verifier) proveURL(m *scratch, r Request) int {
 	if !m.public {
 		return -1
 	}
-	m.text.Reset()
-	m.write(&m.text, &v.signed, r, nil)
+	text := m.compose(&v.signed, r)
 	found := -1
 	for i, key := range m.keys {
 		for _, s := range m.signatures {
-			if found < 0 && key.public != nil && s.public && v.scheme.good(key.public, m.text.Bytes(), s.bytes) {
+			if found < 0 && key.public != nil && s.public && v.scheme.good(key.public, text, s.bytes) {
 				found = i
 			}
 		}
