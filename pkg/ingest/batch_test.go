@@ -244,3 +244,20 @@ func TestBatchAnswers(t *testing.T) {
 		}
 	}
 }
+
+// TestSameMessageOtherID takes deliveries that differ in nothing but the id for
+// what their provider says that they are: that they mean one thing is for the
+// handler to see, by a key of its business. (A24)
+func TestSameMessageOtherID(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	for i := range 11 {
+		d := toStripe(t, fmt.Sprintf(`{"id":"Ev%02d","type":"message","text":"hello"}`, i), noon)
+		if w := r.send(d); w.Code != 200 || !strings.Contains(w.Body.String(), `"accepted"`) {
+			t.Errorf("%d: answered %d %s", i, w.Code, w.Body)
+		}
+	}
+	if n := len(r.queue.got()); n != 11 {
+		t.Errorf("the queue got %d events, want 11", n)
+	}
+}

@@ -96,6 +96,7 @@ func floor(ctx context.Context, db *pgxpool.Pool, body string) error {
 }
 
 func parallel(b *testing.B, f func(context.Context) error) {
+	b.Helper()
 	b.ReportAllocs()
 	b.SetParallelism(8)
 	b.ResetTimer() // the stack may just have been started

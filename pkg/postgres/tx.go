@@ -289,7 +289,7 @@ func (t *lazyTx) release() {
 		case t.nested != nil:
 			t.nested.Rollback(ctx) // which also ends what was begun on it
 		case !t.committed && t.conn != nil && !t.conn.IsClosed():
-			t.conn.Exec(ctx, "rollback")
+			_, _ = t.conn.Exec(ctx, "rollback")
 		}
 		t.pooled.Release()
 	}

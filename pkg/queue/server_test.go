@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -308,4 +309,42 @@ func (r *rig) lease(id string) float64 {
 		r.t.Fatal(err)
 	}
 	return score
+}
+
+// TestServeNeighbour lets all slots of one source be taken, and more wait: the
+// other source's event is done all the same. (A50)
+func TestServeNeighbour(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	noisy := r.source + "-noisy"
+	r.settings[noisy] = queue.Settings{Timeout: 15 * time.Second, Concurrency: 2}
+	release := make(chan struct{})
+	var quiet, stuck atomic.Int32
+	p := &processor{process: func(_ context.Context, ev webhook.Event, _ int) error {
+		if ev.Source == noisy {
+			stuck.Add(1)
+			<-release
+			return nil
+		}
+		quiet.Add(1)
+		return nil
+	}}
+	client := queue.NewClient(r.rdb, r.settings)
+	for i := range 200 {
+		ev := r.event(fmt.Sprint("evt_", i), "{}")
+		ev.Source = noisy
+		if _, err := client.Enqueue(t.Context(), ev); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.serve(p, nil)
+	r.eventually("the noisy source has all its slots", func() bool { return stuck.Load() == 2 })
+	for i := range 10 {
+		r.wantOutcome(r.event(fmt.Sprint("evt_", i), "{}"), webhook.Accepted)
+	}
+	r.eventually("the quiet source is served", func() bool { return quiet.Load() == 10 })
+	if n := stuck.Load(); n != 2 {
+		t.Errorf("%d events of the noisy source at once, want 2", n)
+	}
+	close(release)
 }
