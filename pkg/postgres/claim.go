@@ -220,6 +220,9 @@ func eventArgs(ev webhook.Event) pgx.NamedArgs {
 
 // headersJSON is text, which every mode of the protocol can carry.
 func headersJSON(headers map[string]string) string {
+	if len(headers) == 0 {
+		return "{}" // most sources keep none
+	}
 	storable := make(map[string]string, len(headers))
 	for k, v := range headers {
 		storable[text(k)] = text(v)

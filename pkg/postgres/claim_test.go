@@ -256,3 +256,18 @@ func TestClaimKeyRace(t *testing.T) {
 		}
 	}
 }
+
+// An event without headers has an empty object of them, never NULL.
+func TestClaimWithoutHeaders(t *testing.T) {
+	t.Parallel()
+	f := newStore(t)
+	for id, headers := range map[string]map[string]string{"nil": nil, "empty": {}} {
+		ev := event(id, `{}`)
+		ev.Headers = headers
+		f.claim(t, ev, "w1")
+		var stored string
+		if err := f.db.QueryRow(t.Context(), `SELECT headers::text FROM received_events WHERE event_id = $1`, id).Scan(&stored); err != nil || stored != "{}" {
+			t.Errorf("headers %s: stored %q, %v, want {}", id, stored, err)
+		}
+	}
+}
