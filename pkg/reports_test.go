@@ -96,6 +96,7 @@ var (
 // testNames lists all tests as "package.Test", the package being its folder's
 // name, and the rows of the fault suite.
 func testNames(t *testing.T) (tests, rows []string) {
+	t.Helper()
 	for _, top := range []string{".", "../cmd"} {
 		err := filepath.WalkDir(top, func(path string, d os.DirEntry, err error) error {
 			if err != nil || d.IsDir() || !strings.HasSuffix(path, "_test.go") {

@@ -87,7 +87,7 @@ func (v *view) raw(l *Locator, found payload.Value) (s string, there bool, err e
 	case l.Delivery:
 		return rand.Text(), true, nil
 	}
-	there = found.Found() && !(l.Optional && (found.Kind == payload.Null || string(found.Raw) == `""`))
+	there = found.Found() && (!l.Optional || found.Kind != payload.Null && string(found.Raw) != `""`)
 	if found.Kind == payload.Number && l.Number {
 		s, err = found.Number()
 	} else {
