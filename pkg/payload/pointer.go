@@ -69,3 +69,13 @@ func (p Pointer) then(q Pointer) Pointer {
 
 // String returns the pointer as it was given to [ParsePointer].
 func (p Pointer) String() string { return p.text }
+
+// Keys returns the steps of the pointer, without escapes: keys of objects, or
+// indexes of arrays.
+func (p Pointer) Keys() []string {
+	keys := make([]string, len(p.tokens))
+	for i, t := range p.tokens {
+		keys[i] = t.name
+	}
+	return keys
+}

@@ -194,11 +194,6 @@ func (in *places) openForm(m *scratch, doc []byte) error {
 	return nil
 }
 
-// fieldName is the last part of a pointer.
-func fieldName(pointer string) string {
-	return strings.NewReplacer("~1", "/", "~0", "~").Replace(pointer[strings.LastIndexByte(pointer, '/')+1:])
-}
-
 // readForm puts the fields of the body into m as they are signed: sorted, and a
 // value that is there twice once, as Twilio's libraries do.
 func (v *Verifier) readForm(m *scratch, r Request) error {

@@ -39,14 +39,11 @@ func (s Scheme) keys(secrets []string, signer bool) ([]key, error) {
 // CheckSecret says what is wrong with a secret of the scheme. The error quotes
 // nothing of it.
 func (s Scheme) CheckSecret(secret string) error {
-	errs := make([]error, 0, 1+len(s.Or))
-	_, err := s.key(secret, false)
-	errs = append(errs, err)
-	for _, other := range s.Or {
-		errs = append(errs, other.CheckSecret(secret))
+	if _, err := s.key(secret, false); err != nil {
+		return err
 	}
-	for _, err := range errs {
-		if err != nil {
+	for _, other := range s.Or {
+		if err := other.CheckSecret(secret); err != nil {
 			return err
 		}
 	}

@@ -18,9 +18,6 @@ var (
 	errPublicOnly = errors.New("is a public key, which cannot sign: want the private one")
 )
 
-// digests are the hashes of ECDSA and RSA.
-var digests = map[string]crypto.Hash{"sha1": crypto.SHA1, "sha256": crypto.SHA256, "sha512": crypto.SHA512}
-
 func isPEM(secret string) bool { return strings.HasPrefix(strings.TrimSpace(secret), "-----BEGIN ") }
 
 // publicKey reads a key of the scheme's kind.
@@ -116,13 +113,13 @@ func (s *Scheme) good(public crypto.PublicKey, text, signature []byte) bool {
 	case *ecdsa.PublicKey:
 		return ecdsa.VerifyASN1(k, s.digest(text), signature)
 	case *rsa.PublicKey:
-		return rsa.VerifyPKCS1v15(k, digests[s.Algorithm], s.digest(text), signature) == nil
+		return rsa.VerifyPKCS1v15(k, hashes[s.Algorithm], s.digest(text), signature) == nil
 	}
 	return false
 }
 
 func (s *Scheme) digest(text []byte) []byte {
-	h := hashes[s.Algorithm]()
+	h := hashes[s.Algorithm].New()
 	h.Write(text)
 	return h.Sum(nil)
 }
@@ -132,5 +129,5 @@ func (s *Scheme) signText(k crypto.Signer, text []byte) ([]byte, error) {
 	if _, ok := k.(ed25519.PrivateKey); ok {
 		return k.Sign(rand.Reader, text, crypto.Hash(0))
 	}
-	return k.Sign(rand.Reader, s.digest(text), digests[s.Algorithm])
+	return k.Sign(rand.Reader, s.digest(text), hashes[s.Algorithm])
 }

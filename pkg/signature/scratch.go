@@ -51,7 +51,7 @@ func newScratch(s *Scheme, keys []key) *scratch {
 		sums:       make([][]byte, len(keys)),
 	}
 	if s.Kind == HMAC || s.Kind == Hash {
-		m.size = hashes[s.Algorithm]().Size()
+		m.size = hashes[s.Algorithm].Size()
 	}
 	m.kept = make([]byte, 0, maxEntries*max(m.size, 64))
 	for i, key := range keys {
@@ -60,9 +60,9 @@ func newScratch(s *Scheme, keys []key) *scratch {
 			m.public = true
 			continue
 		case s.Kind == HMAC:
-			m.macs[i] = hmac.New(hashes[s.Algorithm], key.shared)
+			m.macs[i] = hmac.New(hashes[s.Algorithm].New, key.shared)
 		case s.Kind == Hash:
-			m.macs[i] = hashes[s.Algorithm]()
+			m.macs[i] = hashes[s.Algorithm].New()
 		}
 		m.shared = true
 		m.sums[i] = make([]byte, 0, m.size)

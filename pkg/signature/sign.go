@@ -1,6 +1,7 @@
 package signature
 
 import (
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
@@ -109,8 +110,8 @@ func (v *Verifier) gather(m *scratch, r *Request, path []string, id, timestamp s
 		return errUnknownURL
 	}
 	if hashed, _ := urlHash(*r, s.URLBodyHash); s.URLBodyHash != "" && !hashed && len(r.Body) > 0 && !isForm(r.Header, r.Body) {
-		sum := (&Scheme{Algorithm: "sha256"}).digest(r.Body)
-		r.URL += map[bool]string{true: "&", false: "?"}[strings.Contains(r.URL, "?")] + s.URLBodyHash + "=" + hex.EncodeToString(sum)
+		sum := sha256.Sum256(r.Body)
+		r.URL += map[bool]string{true: "&", false: "?"}[strings.Contains(r.URL, "?")] + s.URLBodyHash + "=" + hex.EncodeToString(sum[:])
 	}
 	if len(v.signed.pointers) > 0 {
 		doc := r.Body

@@ -4,17 +4,20 @@ import (
 	"bytes"
 	"encoding/json"
 	"strconv"
-	"strings"
+
+	"github.com/hookonce/hookonce/pkg/payload"
 )
 
-// steps splits a JSON Pointer.
+// steps splits a JSON Pointer, which was checked.
 func steps(pointer string) []string {
-	unescape := strings.NewReplacer("~1", "/", "~0", "~")
-	var keys []string
-	for _, part := range strings.Split(pointer, "/")[1:] {
-		keys = append(keys, unescape.Replace(part))
-	}
-	return keys
+	p, _ := payload.ParsePointer(pointer)
+	return p.Keys()
+}
+
+// fieldName is how a form names what a JSON Pointer is to: by its last part.
+func fieldName(pointer string) string {
+	path := steps(pointer)
+	return path[len(path)-1]
 }
 
 // get returns the bytes of the value at the end of the path, or nil.

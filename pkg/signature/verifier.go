@@ -1,11 +1,11 @@
 package signature
 
 import (
-	"crypto/sha1"
-	"crypto/sha256"
-	"crypto/sha512"
+	"crypto"
+	_ "crypto/sha1" // for hashes, as the next two
+	_ "crypto/sha256"
+	_ "crypto/sha512"
 	"errors"
-	"hash"
 	"net/http"
 	"slices"
 	"sync"
@@ -14,7 +14,7 @@ import (
 	"github.com/hookonce/hookonce/pkg/payload"
 )
 
-var hashes = map[string]func() hash.Hash{"sha1": sha1.New, "sha256": sha256.New, "sha512": sha512.New}
+var hashes = map[string]crypto.Hash{"sha1": crypto.SHA1, "sha256": crypto.SHA256, "sha512": crypto.SHA512}
 
 // A Request is what of a delivery can be signed.
 type Request struct {

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
-	"strings"
 
 	"github.com/hookonce/hookonce/pkg/payload"
 )
@@ -88,12 +87,14 @@ func (m *sample) put(l Locator, text string) {
 	case l.Text != "" || l.Content || l.Delivery:
 	case m.asForm && l.Form != "" && (!m.batch || l.JSON.String() == ""):
 		m.form.Set(l.Form, text)
+	case l.JSON.String() == "": // of another kind of body
+		if len(l.Or) > 0 {
+			m.put(l.Or[0], text)
+		}
 	case l.Envelope:
 		putAt(m.whole, l.JSON, value)
-	case l.JSON.String() != "":
+	default:
 		putAt(m.item, l.JSON, value)
-	case len(l.Or) > 0: // the first is of another kind of body
-		m.put(l.Or[0], text)
 	}
 }
 
@@ -132,15 +133,15 @@ func (m *sample) body(s *Source) ([]byte, error) {
 
 // putAt makes the objects on the way to a JSON Pointer.
 func putAt(doc map[string]any, pointer payload.Pointer, value any) {
-	unescape := strings.NewReplacer("~1", "/", "~0", "~")
-	keys := strings.Split(strings.TrimPrefix(pointer.String(), "/"), "/")
-	for _, key := range keys[:len(keys)-1] {
-		next, ok := doc[unescape.Replace(key)].(map[string]any)
+	path := pointer.Keys()
+	last := len(path) - 1
+	for _, key := range path[:last] {
+		next, ok := doc[key].(map[string]any)
 		if !ok {
 			next = map[string]any{}
-			doc[unescape.Replace(key)] = next
+			doc[key] = next
 		}
 		doc = next
 	}
-	doc[unescape.Replace(keys[len(keys)-1])] = value
+	doc[path[last]] = value
 }
