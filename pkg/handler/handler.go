@@ -48,13 +48,9 @@ type Router map[string][]Route
 // as it is: it is recorded.
 func (r Router) Handle(ctx context.Context, tx pgx.Tx, ev webhook.Event) error {
 	for _, route := range r[ev.Source] {
-		if Matches(route.Match, ev.Type) {
+		if webhook.Matches(route.Match, ev.Type) {
 			return route.Handler.Handle(ctx, tx, ev)
 		}
 	}
 	return nil
 }
-
-// Matches reports whether the whole of s fits the pattern, as
-// [webhook.Matches] does.
-func Matches(pattern, s string) bool { return webhook.Matches(pattern, s) }
