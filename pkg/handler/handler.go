@@ -17,8 +17,8 @@ import (
 // statement, and the worker alone ends it: to undo a part, use a savepoint
 // (tx.Begin). A deferred tx.Rollback fails the attempt, and a COMMIT sent as a
 // statement parts the effect from the completion. The session is used again by
-// others, so a handler leaves no SET and no session lock behind. What a handler does elsewhere may happen more than once, so it
-// sends ev.IdempotencyKey along.
+// others, so a handler leaves no SET and no session lock behind. What a handler
+// does elsewhere may happen more than once, so it sends ev.IdempotencyKey along.
 //
 // nil completes the event. An error fails the attempt, and the event comes back
 // after a while that grows; [webhook.Permanent] sends it to the dead letters at

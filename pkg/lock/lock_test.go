@@ -222,7 +222,7 @@ func TestPausedRedis(t *testing.T) {
 func TestAcquireLostAnswer(t *testing.T) {
 	t.Parallel()
 	source := stacktest.Source(t)
-	direct, viaProxy := dial(t, stacktest.Redis(t)), dial(t, breakingProxy(t, stacktest.Redis(t), "\r\nset\r\n"))
+	direct, viaProxy := dial(t, stacktest.Redis(t)), dial(t, stacktest.LoseAnswer(t, stacktest.Redis(t), "\r\nset\r\n", true))
 	release := acquire(t, lock.New(viaProxy), source, "evt_1")
 	wantBusy(t, lock.New(direct), source, "evt_1", 50*time.Second, time.Minute)
 	if err := release(t.Context()); err != nil {
@@ -235,7 +235,7 @@ func TestAcquireLostAnswer(t *testing.T) {
 func TestAcquireLostRefusal(t *testing.T) {
 	t.Parallel()
 	source := stacktest.Source(t)
-	direct, viaProxy := dial(t, stacktest.Redis(t)), dial(t, breakingProxy(t, stacktest.Redis(t), "\r\nset\r\n"))
+	direct, viaProxy := dial(t, stacktest.Redis(t)), dial(t, stacktest.LoseAnswer(t, stacktest.Redis(t), "\r\nset\r\n", true))
 	acquire(t, lock.New(direct), source, "evt_1")
 	wantBusy(t, lock.New(viaProxy), source, "evt_1", 50*time.Second, time.Minute)
 }

@@ -5,9 +5,10 @@ import (
 	"encoding/binary"
 	"io"
 	"net"
-	"net/url"
 	"sync/atomic"
 	"testing"
+
+	"github.com/hookonce/hookonce/pkg/devstack/stacktest"
 )
 
 // cutAtCommit returns a URL that leads to the same database through a network
@@ -15,37 +16,11 @@ import (
 // arrive, and otherwise the COMMIT itself.
 func cutAtCommit(tb testing.TB, to string, arrives bool) string {
 	tb.Helper()
-	u, err := url.Parse(to)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() { ln.Close() })
-	server := u.Host
-	go func() {
-		for {
-			client, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			go relay(client, server, arrives)
-		}
-	}()
-	u.Host = ln.Addr().String()
-	return u.String()
+	return stacktest.Proxy(tb, to, func(client, backend net.Conn) { relay(client, backend, arrives) })
 }
 
 // relay passes messages on until one side ends, or a COMMIT comes.
-func relay(client net.Conn, server string, arrives bool) {
-	defer client.Close()
-	backend, err := net.Dial("tcp", server)
-	if err != nil {
-		return
-	}
-	defer backend.Close()
+func relay(client, backend net.Conn, arrives bool) {
 	var committing atomic.Bool
 	answered := make(chan struct{})
 	go func() {

@@ -174,7 +174,7 @@ func TestEnqueueLostAnswer(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.wantOutcome(r.event("other", "{}"), webhook.Accepted) // from now on Redis knows the script
-	rdb := dial(t, losingProxy(t, r.url, "evalsha"), queue.IngestProfile(800*time.Millisecond))
+	rdb := dial(t, stacktest.LoseAnswer(t, r.url, "evalsha", false), queue.IngestProfile(800*time.Millisecond))
 	c := queue.NewClient(rdb, r.settings)
 	ev := r.event("evt_1", "{}")
 	wantNotHeld(t, c, ev, 300*time.Millisecond)

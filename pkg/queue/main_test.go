@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
-	"net/url"
 	"os"
 	"sync"
 	"testing"
@@ -343,74 +341,5 @@ func (h hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 			h.after(cmd)
 		}
 		return err
-	}
-}
-
-// losingProxy returns the URL of a way to Redis on which the answer to the
-// first command that contains word is lost, and nothing else.
-func losingProxy(t *testing.T, redisURL, word string) string {
-	t.Helper()
-	u, err := url.Parse(redisURL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { ln.Close() })
-	lose := make(chan struct{}, 1) // holds the right to lose one answer
-	lose <- struct{}{}
-	server := u.Host
-	go func() {
-		for {
-			client, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			go relay(client, server, word, lose)
-		}
-	}()
-	u.Host = ln.Addr().String()
-	return u.String()
-}
-
-func relay(client net.Conn, server, word string, lose <-chan struct{}) {
-	defer client.Close()
-	upstream, err := net.Dial("tcp", server)
-	if err != nil {
-		return
-	}
-	defer upstream.Close()
-	lost := make(chan struct{}) // closed: answers go nowhere
-	go func() {
-		defer client.Close()
-		buf := make([]byte, 1<<16)
-		for {
-			n, err := upstream.Read(buf)
-			if err != nil {
-				return
-			}
-			select {
-			case <-lost:
-			default:
-				client.Write(buf[:n])
-			}
-		}
-	}()
-	buf := make([]byte, 1<<16)
-	for {
-		n, err := client.Read(buf)
-		if err != nil {
-			return
-		}
-		if bytes.Contains(buf[:n], []byte(word)) {
-			select {
-			case <-lose:
-				close(lost)
-			default:
-			}
-		}
-		upstream.Write(buf[:n])
 	}
 }
