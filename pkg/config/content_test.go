@@ -33,7 +33,7 @@ func TestReading(t *testing.T) {
 		{"id: {header: X-B, or: [{json: /a}, content]}", func(s *source.Source) {
 			s.ID = []source.Locator{{Header: "X-B", Or: []source.Locator{a, {Content: true}}}}
 		}},
-		{"id: content", func(s *source.Source) { s.ID, s.ContentID = nil, true }},
+		{"id: content", func(s *source.Source) { s.ID = []source.Locator{{Content: true}} }},
 		{"id: delivery", func(s *source.Source) { s.ID = []source.Locator{{Delivery: true}} }},
 		{"type: [{header: X-B}, {json: /a}]", func(s *source.Source) { s.Type = []source.Locator{b, a} }},
 		{"type: {text: payment}", func(s *source.Source) { s.Type = []source.Locator{{Text: "payment"}} }},

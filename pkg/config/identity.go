@@ -17,7 +17,7 @@ func (m mapping) identity(s *source.Source, how origin) {
 	typ.locators(&s.Type, typeKeys)
 	id.identity(s)
 	m.items(s)
-	if how.kind != "" && !how.hasID() && !id.given() {
+	if how.kind != "" && len(how.preset.ID) == 0 && !id.given() {
 		id.wrong("missing: say where the id of an event is, such as id: {json: /id}, or {header: X-Event-Id}, or id: content")
 	}
 	if how.kind != "" && len(how.preset.Type) == 0 && !typ.given() {
@@ -39,16 +39,13 @@ const (
 
 // identity reads the key id.
 func (v value) identity(s *source.Source) {
-	if raw, ok := v.raw(); ok && raw == contentWord {
-		s.ID, s.ContentID = nil, true
-		return
-	}
-	if raw, ok := v.raw(); ok && raw == deliveryWord {
-		s.ID, s.ContentID = []source.Locator{{Delivery: true}}, false
-		return
-	}
-	if v.locators(&s.ID, idKeys) {
-		s.ContentID = false
+	switch word, _ := v.raw(); word {
+	case contentWord:
+		s.ID = []source.Locator{{Content: true}}
+	case deliveryWord:
+		s.ID = []source.Locator{{Delivery: true}}
+	default:
+		v.locators(&s.ID, idKeys)
 	}
 }
 

@@ -16,8 +16,6 @@ type origin struct {
 	sound  bool // preset.Scheme makes sense
 }
 
-func (o origin) hasID() bool { return len(o.preset.ID) > 0 || o.preset.ContentID }
-
 // origin reads the keys provider and verify of a source.
 func (m mapping) origin() origin {
 	provider, verify := m.key("provider"), m.key("verify")

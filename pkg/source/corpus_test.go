@@ -17,11 +17,11 @@ import (
 // signed, its bytes being its id.
 func generic() source.Preset {
 	return source.Preset{
-		Scheme:    signature.Scheme{Header: "X-Signature", Algorithm: "sha256", Encoding: "hex"},
-		ContentID: true,
-		Type:      []source.Locator{{Text: "event"}},
-		Items:     &source.Locator{},
-		Content:   []source.Kind{source.JSON, source.Form},
+		Scheme:  signature.Scheme{Header: "X-Signature", Algorithm: "sha256", Encoding: "hex"},
+		ID:      []source.Locator{{Content: true}},
+		Type:    []source.Locator{{Text: "event"}},
+		Items:   &source.Locator{},
+		Content: []source.Kind{source.JSON, source.Form},
 	}
 }
 

@@ -43,7 +43,7 @@ func TestIdentity(t *testing.T) {
 		l.Or = []source.Locator{{Header: "X-B"}, number(at("/a"))}
 	}), at("/b"))
 	content := source.New("x")
-	content.ContentID, content.Type = true, []source.Locator{{Text: "t"}}
+	content.ID, content.Type = []source.Locator{{Content: true}}, []source.Locator{{Text: "t"}}
 	hash := func(body string) string { return fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(body))) }
 	long := strings.Repeat("x", 200)
 	tests := []struct {

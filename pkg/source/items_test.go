@@ -49,7 +49,7 @@ func TestItems(t *testing.T) {
 	envelope := batch("/events", func(s *source.Source) {
 		s.ID = []source.Locator{{JSON: source.Pointer("/tenant"), Envelope: true}, number(at("/id"))}
 	})
-	content := batch("/events", func(s *source.Source) { s.ContentID = true; s.Type[0].Optional = true })
+	content := batch("/events", func(s *source.Source) { s.ID = []source.Locator{{Content: true}}; s.Type[0].Optional = true })
 	maybe := batch("/events", func(s *source.Source) { s.Items.Optional = true })
 	tests := []struct {
 		name   string

@@ -126,7 +126,7 @@ func hosts() map[string]Preset {
 				Header: "X-Gitee-Token", Algorithm: "sha256", Encoding: "base64", TimestampHeader: "X-Gitee-Timestamp", TimestampUnit: "ms",
 				Signed: "{timestamp}\n{secret}", BodyUnsigned: true, Tolerance: time.Hour,
 			},
-			ContentID:   true,
+			ID:          []Locator{content()},
 			Type:        []Locator{inHeader("X-Gitee-Event"), optional(inBody("/action"))},
 			KeepHeaders: []string{"X-Gitee-Event"},
 			About: About{

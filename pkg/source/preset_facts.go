@@ -10,12 +10,8 @@ import (
 // IDSigned reports whether the signature covers the id of an event, so that
 // nobody on the way can send the same event under another.
 func (p Preset) IDSigned() bool {
-	ids := p.ID
-	if p.ContentID {
-		ids = []Locator{content()}
-	}
 	for _, s := range append([]signature.Scheme{p.Scheme}, p.Scheme.Or...) {
-		if slices.ContainsFunc(ids, func(l Locator) bool { return !covers(s, l) }) {
+		if slices.ContainsFunc(p.ID, func(l Locator) bool { return !covers(s, l) }) {
 			return false
 		}
 	}

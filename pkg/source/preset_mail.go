@@ -46,11 +46,11 @@ func mailers() map[string]Preset {
 		},
 		// _id is the message's. The mail's state is in the whole item.
 		"mandrill": {
-			Scheme:    signature.Scheme{Header: "X-Mandrill-Signature", Algorithm: "sha1", Encoding: "base64", Signed: "{url}{form}"},
-			Content:   []Kind{Form},
-			Items:     &Locator{Form: "mandrill_events"},
-			ContentID: true,
-			Type:      []Locator{inBody("/event")},
+			Scheme:  signature.Scheme{Header: "X-Mandrill-Signature", Algorithm: "sha1", Encoding: "base64", Signed: "{url}{form}"},
+			Content: []Kind{Form},
+			Items:   &Locator{Form: "mandrill_events"},
+			ID:      []Locator{content()},
+			Type:    []Locator{inBody("/event")},
 			About: About{
 				Title: "Mandrill (Mailchimp Transactional)",
 				Page:  "https://mailchimp.com/developer/transactional/docs/webhooks/",
@@ -73,9 +73,9 @@ func mailers() map[string]Preset {
 		},
 		// MessageID is the message's, which may be opened many times.
 		"postmark": {
-			Scheme:    basic(),
-			ContentID: true,
-			Type:      []Locator{optional(inBody("/RecordType"))},
+			Scheme: basic(),
+			ID:     []Locator{content()},
+			Type:   []Locator{optional(inBody("/RecordType"))},
 			About: About{
 				Title:   "Postmark",
 				Page:    "https://postmarkapp.com/developer/webhooks/webhooks-overview",

@@ -87,9 +87,9 @@ func cashiers() map[string]Preset {
 			},
 		},
 		"adyen-platform": {
-			Scheme:    platform,
-			ContentID: true,
-			Type:      []Locator{optional(inBody("/type"))},
+			Scheme: platform,
+			ID:     []Locator{content()},
+			Type:   []Locator{optional(inBody("/type"))},
 			About: About{
 				Title:   "Adyen for Platforms, and management webhooks",
 				Page:    "https://docs.adyen.com/development-resources/webhooks/",
@@ -134,9 +134,9 @@ func cashiers() map[string]Preset {
 		},
 		// data.id is the transaction's, which has several events.
 		"paystack": {
-			Scheme:    signature.Scheme{Header: "X-Paystack-Signature", Algorithm: "sha512", Encoding: "hex"},
-			ContentID: true,
-			Type:      []Locator{inBody("/event")},
+			Scheme: signature.Scheme{Header: "X-Paystack-Signature", Algorithm: "sha512", Encoding: "hex"},
+			ID:     []Locator{content()},
+			Type:   []Locator{inBody("/event")},
 			About: About{
 				Title:   "Paystack",
 				Page:    "https://paystack.com/docs/payments/webhooks/",

@@ -74,9 +74,9 @@ func standards() map[string]Preset {
 			Setup: "POST /v1/webhooks with the address; GET /v1/webhooks/secrets tells the secret",
 		}),
 		"convoy": {
-			Scheme:    convoy(),
-			ContentID: true,
-			Type:      []Locator{either(inBody("/event_type"), inBody("/event"))},
+			Scheme: convoy(),
+			ID:     []Locator{content()},
+			Type:   []Locator{either(inBody("/event_type"), inBody("/event"))},
 			About: About{
 				Title: "Convoy",
 				Page:  "https://docs.getconvoy.io/product-manual/signatures",

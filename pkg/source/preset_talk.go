@@ -34,7 +34,7 @@ func talkers() map[string]Preset {
 		// give; webhook events have no id and a time in the body.
 		"discord": {
 			Scheme:    signature.Scheme{Kind: signature.Ed25519, Header: "X-Signature-Ed25519", Encoding: "hex", TimestampHeader: "X-Signature-Timestamp", Signed: "{timestamp}{body}"},
-			ContentID: true,
+			ID:        []Locator{content()},
 			Type:      []Locator{optional(inBody("/event/type"))},
 			Handshake: HandshakeDiscord,
 			About: About{
@@ -126,7 +126,7 @@ func talkers() map[string]Preset {
 				Header: "X-Zm-Signature", Algorithm: "sha256", Encoding: "hex", Prefix: "v0=",
 				TimestampHeader: "X-Zm-Request-Timestamp", Signed: "v0:{timestamp}:{body}",
 			},
-			ContentID: true,
+			ID:        []Locator{content()},
 			Type:      []Locator{inBody("/event")},
 			Handshake: HandshakeZoom,
 			About: About{
@@ -141,7 +141,7 @@ func talkers() map[string]Preset {
 		"meta": {
 			Scheme:    hmacHex("X-Hub-Signature-256", "sha256="),
 			Items:     list("/entry"),
-			ContentID: true,
+			ID:        []Locator{content()},
 			Type:      []Locator{envelope("/object"), optional(inBody("/changes/0/field"))},
 			Handshake: HandshakeMeta,
 			About: About{
@@ -155,7 +155,7 @@ func talkers() map[string]Preset {
 		"whatsapp": {
 			Scheme:    hmacHex("X-Hub-Signature-256", "sha256="),
 			Items:     list("/entry"),
-			ContentID: true,
+			ID:        []Locator{content()},
 			Type:      []Locator{envelope("/object"), optional(inBody("/changes/0/field"))},
 			Handshake: HandshakeMeta,
 			About: About{

@@ -46,8 +46,8 @@ func TestPresetsSayAll(t *testing.T) {
 		if u, err := url.Parse(p.Page); p.Title == "" || p.Setup == "" || err != nil || u.Scheme != "https" {
 			t.Errorf("%s says %+v", provider, p.About)
 		}
-		if len(p.Type) == 0 || len(p.ID) == 0 != p.ContentID {
-			t.Errorf("%s has ids at %v (content: %t) and types at %v", provider, p.ID, p.ContentID, p.Type)
+		if len(p.Type) == 0 || len(p.ID) == 0 {
+			t.Errorf("%s has ids at %v and types at %v", provider, p.ID, p.Type)
 		}
 		if p.Replay != 0 && p.IDSigned() {
 			t.Errorf("%s looks for replays, but its ids are signed", provider)

@@ -95,9 +95,9 @@ func trackers() map[string]Preset {
 			},
 		},
 		"cal-com": {
-			Scheme:    hmacHex("X-Cal-Signature-256", ""),
-			ContentID: true,
-			Type:      []Locator{inBody("/triggerEvent")},
+			Scheme: hmacHex("X-Cal-Signature-256", ""),
+			ID:     []Locator{content()},
+			Type:   []Locator{inBody("/triggerEvent")},
 			About: About{
 				Title: "Cal.com",
 				Page:  "https://cal.com/docs/developing/guides/automation/webhooks",
@@ -107,7 +107,7 @@ func trackers() map[string]Preset {
 		},
 		"pusher": {
 			Scheme:      hmacHex("X-Pusher-Signature", ""),
-			ContentID:   true,
+			ID:          []Locator{content()},
 			Type:        []Locator{inBody("/events/0/name")},
 			KeepHeaders: []string{"X-Pusher-Key"},
 			About: About{

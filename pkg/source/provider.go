@@ -13,7 +13,6 @@ type Preset struct {
 	Scheme signature.Scheme
 
 	ID           []Locator
-	ContentID    bool
 	Type         []Locator
 	Items        *Locator
 	Content      []Kind
@@ -38,7 +37,7 @@ type Preset struct {
 func (p Preset) Source(name string) Source {
 	s := New(name)
 	s.Provider, s.Unproven = p.Title, p.Title != "" && !p.Proven()
-	s.ID, s.ContentID, s.Type, s.Items = p.ID, p.ContentID, p.Type, p.Items
+	s.ID, s.Type, s.Items = p.ID, p.Type, p.Items
 	s.Content, s.PayloadField, s.MediaTypes, s.Gzip = p.Content, p.PayloadField, p.MediaTypes, p.Gzip
 	s.Handshake, s.Livemode, s.Ignore, s.IgnoreFields = p.Handshake, p.Livemode, p.Ignore, p.IgnoreFields
 	s.Replay, s.FinalClientErrors, s.AnswerBody, s.KeepHeaders = p.Replay, p.FinalClientErrors, p.AnswerBody, p.KeepHeaders

@@ -108,9 +108,6 @@ func yes(b bool) string {
 }
 
 func places(p source.Preset) string {
-	if p.ContentID {
-		return "SHA-256 of the event"
-	}
 	var parts []string
 	for _, l := range p.ID {
 		parts = append(parts, place(l))

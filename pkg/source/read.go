@@ -135,10 +135,8 @@ func (s *Source) readItems(v view, doc, body []byte) ([]Item, error) {
 
 // paths collects the pointers of all locators, in the order of readItem.
 func (s *Source) paths(at *paths) {
-	if !s.ContentID {
-		for i := range s.ID {
-			s.ID[i].pointers(at)
-		}
+	for i := range s.ID {
+		s.ID[i].pointers(at)
 	}
 	for i := range s.Type {
 		s.Type[i].pointers(at)
@@ -154,7 +152,7 @@ func (s *Source) paths(at *paths) {
 // readItem reads one event. The order in which it asks is that of paths.
 func (s *Source) readItem(v *view, item *Item) {
 	v.body = item.Body
-	if item.ID, item.Err = s.readID(v, item.Body); item.Err != nil {
+	if item.ID, item.Err = s.readID(v); item.Err != nil {
 		return
 	}
 	if item.Type, item.Err = s.readType(v); item.Err != nil {
@@ -168,10 +166,7 @@ func (s *Source) readItem(v *view, item *Item) {
 
 var escape = strings.NewReplacer("%", "%25", ":", "%3A")
 
-func (s *Source) readID(v *view, body []byte) (string, error) {
-	if s.ContentID {
-		return contentID(body), nil
-	}
+func (s *Source) readID(v *view) (string, error) {
 	if len(s.ID) == 1 {
 		id, _, err := v.part(&s.ID[0])
 		return id, err

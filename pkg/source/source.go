@@ -25,9 +25,6 @@ type Source struct {
 	// ID are the parts of an event's id. A single part is the id as it is; several
 	// are joined by colons, with each % and : in them escaped.
 	ID []Locator
-	// ContentID says that the provider names no id: it is "sha256:" and the hash
-	// of the event's bytes. ID is then not looked at.
-	ContentID bool
 	// Type are the parts of an event's type, joined by a dot; those after the
 	// first may be missing. If the first is optional, a delivery without any of
 	// them is of the type "unknown".
