@@ -8,13 +8,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hookonce/hookonce/pkg/signature"
 	"github.com/hookonce/hookonce/pkg/source"
 )
 
 // edges reads what is asked of a request besides its signature.
-func (m mapping) edges(s *source.Source, how origin) {
-	s.Replay, s.FinalClientErrors = how.preset.Replay, how.preset.FinalClientErrors
+func (m mapping) edges(s *source.Source) {
 	m.key("replay_window").duration(&s.Replay, 0, 24*time.Hour, time.Second, "whole seconds from 0 (no check) to 24h, such as 1h")
 	m.key("rate_limit").rate(&s.RateLimit)
 	m.key("public_url").publicURL(&s.PublicURL)
@@ -98,11 +96,13 @@ func parseNetwork(s string) (netip.Prefix, bool) {
 	return prefix, err == nil && prefix == prefix.Masked() && !prefix.Addr().Is4In6()
 }
 
-// secretHeaders are those that prove who sent, or could.
-func secretHeaders(s signature.Scheme) []string {
-	names := append([]string{"Authorization", "Proxy-Authorization", "Cookie", s.Header, s.OldHeader}, s.MoreHeaders...)
-	for _, other := range s.Or {
-		names = append(names, secretHeaders(other)...)
+// trusted reads the addresses and networks of proxies.
+func trusted(entries []string, m *mistakes) []netip.Prefix {
+	var all []netip.Prefix
+	for _, entry := range entries {
+		network, ok := parseNetwork(entry)
+		m.when(!ok, "TRUSTED_PROXIES", "want addresses and networks with commas between them, such as 10.0.0.0/8,192.0.2.7")
+		all = append(all, network)
 	}
-	return names
+	return all
 }

@@ -139,11 +139,6 @@ func (v value) duration(to *time.Duration, least, most, unit time.Duration, what
 	*to = d
 }
 
-var (
-	sizes = regexp.MustCompile(`^([0-9]{1,10}) ?([A-Za-z]*)$`)
-	units = map[string]int64{"": 1, "B": 1, "kB": 1e3, "KB": 1e3, "KiB": 1 << 10, "MB": 1e6, "MiB": 1 << 20, "GiB": 1 << 30}
-)
-
 // size reads a number of bytes, of at least 1.
 func (v value) size(to *int64, most int64) {
 	if !v.given() {

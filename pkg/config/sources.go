@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce/pkg/payload"
+	"github.com/hookonce/hookonce/pkg/signature"
 	"github.com/hookonce/hookonce/pkg/source"
 )
 
@@ -92,7 +93,7 @@ func (v value) source(name string) source.Source {
 	s.Verifier = m.verifier(name, how)
 	m.challengers(&s, how)
 	m.limits(&s)
-	m.edges(&s, how)
+	m.edges(&s)
 	if h := m.key("headers"); h.given() {
 		s.KeepHeaders = h.headers(secretHeaders(how.preset.Scheme))
 	}
@@ -155,6 +156,15 @@ func (v value) headers(secret []string) []string {
 			entry.wrong("is a secret or a signature, which is not kept: leave it out")
 		}
 		names = append(names, name)
+	}
+	return names
+}
+
+// secretHeaders are those that prove who sent, or could.
+func secretHeaders(s signature.Scheme) []string {
+	names := append([]string{"Authorization", "Proxy-Authorization", "Cookie", s.Header, s.OldHeader}, s.MoreHeaders...)
+	for _, other := range s.Or {
+		names = append(names, secretHeaders(other)...)
 	}
 	return names
 }

@@ -3,7 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
-	"net/netip"
+	"regexp"
 	"strconv"
 )
 
@@ -19,6 +19,11 @@ func (s *Size) UnmarshalText(text []byte) error {
 	*s = Size(n)
 	return nil
 }
+
+var (
+	sizes = regexp.MustCompile(`^([0-9]{1,10}) ?([A-Za-z]*)$`)
+	units = map[string]int64{"": 1, "B": 1, "kB": 1e3, "KB": 1e3, "KiB": 1 << 10, "MB": 1e6, "MiB": 1 << 20, "GiB": 1 << 30}
+)
 
 // parseSize reads a number of bytes with or without a unit.
 func parseSize(s string) (int64, bool) {
@@ -38,15 +43,4 @@ func (c *Ingest) checkRoom(m *mistakes) {
 		m.when(int64(c.MaxBodyBytes)/3 < s.MaxBody, "MAX_BODY_BYTES",
 			fmt.Sprintf("want at least three times the max_body of source %s, which is %d bytes", s.Name, s.MaxBody))
 	}
-}
-
-// trusted reads the addresses and networks of proxies.
-func trusted(entries []string, m *mistakes) []netip.Prefix {
-	var all []netip.Prefix
-	for _, entry := range entries {
-		network, ok := parseNetwork(entry)
-		m.when(!ok, "TRUSTED_PROXIES", "want addresses and networks with commas between them, such as 10.0.0.0/8,192.0.2.7")
-		all = append(all, network)
-	}
-	return all
 }
