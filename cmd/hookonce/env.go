@@ -13,14 +13,20 @@ import (
 // commands look when the environment names none.
 var devEnvFile = filepath.Join(".hookonce", "dev.env")
 
-// getenv returns a variable of the environment.
-func (c *console) getenv(name string) string {
+// lookup returns a variable of the environment as it is.
+func (c *console) lookup(name string) (value string, set bool) {
 	for _, kv := range c.environ {
 		if value, ok := strings.CutPrefix(kv, name+"="); ok {
-			return strings.TrimSpace(value)
+			return value, true
 		}
 	}
-	return ""
+	return "", false
+}
+
+// getenv returns a variable of the environment without white space around it.
+func (c *console) getenv(name string) string {
+	value, _ := c.lookup(name)
+	return strings.TrimSpace(value)
 }
 
 // setting returns a variable of the environment, or else of the running

@@ -15,18 +15,17 @@ import (
 	"os"
 
 	"github.com/hookonce/hookonce/pkg/signature"
-	"github.com/hookonce/hookonce/pkg/source"
 )
 
 // newPrivateKey makes a key for a provider that has public keys, so that its
 // source can be tried without the provider. It never overwrites a file.
 func (c *console) newPrivateKey(s sending) error {
-	p, ok := source.FindPreset(s.provider)
-	switch {
-	case s.provider == "":
+	if s.provider == "" {
 		return errors.New("--new-private-key: say for which --provider")
-	case !ok:
-		return fmt.Errorf("no provider is called %s: PROVIDERS.md lists all", s.provider)
+	}
+	p, err := findPreset(s.provider)
+	if err != nil {
+		return err
 	}
 	private, public, err := newKey(p.Scheme)
 	if err != nil {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"os"
-	"regexp"
 	"strings"
 	"time"
 
@@ -15,17 +14,11 @@ import (
 
 // A sender signs for a source.
 type sender struct {
-	source  source.Source
-	with    []*signature.Verifier // the first that can; none: nobody signs
-	headers []string              // further ones that are signed
+	source source.Source
+	with   []*signature.Verifier // the first that can; none: nobody signs
 }
 
 func (s sender) sign(r signature.Request, id string) (signature.Request, error) {
-	for _, name := range s.headers {
-		if r.Header.Get(name) == "" {
-			r.Header.Set(name, id)
-		}
-	}
 	signed, err := r, error(nil)
 	for _, v := range s.with {
 		if signed, err = v.Sign(r, id, time.Now()); err == nil {
@@ -46,22 +39,26 @@ func (c *console) sender(s sending) (sender, error) {
 	return sender{source: src, with: []*signature.Verifier{src.Verifier}}, nil
 }
 
-var signedHeader = regexp.MustCompile(`\{header:([^{}]+)\}`)
+// findPreset returns what is known of a provider.
+func findPreset(provider string) (source.Preset, error) {
+	p, ok := source.FindPreset(provider)
+	if !ok {
+		return source.Preset{}, fmt.Errorf("no provider is called %s: PROVIDERS.md lists all", provider)
+	}
+	return p, nil
+}
 
 // senderOf signs as a provider that no sources file need know.
 func (c *console) senderOf(s sending) (sender, error) {
-	p, ok := source.FindPreset(s.provider)
-	if !ok {
-		return sender{}, fmt.Errorf("no provider is called %s: PROVIDERS.md lists all", s.provider)
+	p, err := findPreset(s.provider)
+	if err != nil {
+		return sender{}, err
 	}
 	secret, from, err := c.secretOf(s, p.Scheme)
 	if err != nil {
 		return sender{}, err
 	}
 	out := sender{source: p.Source(s.source)}
-	for _, m := range signedHeader.FindAllStringSubmatch(p.Scheme.Signed, -1) {
-		out.headers = append(out.headers, m[1])
-	}
 	p.Scheme.WebhookID = s.webhookID
 	for _, scheme := range append([]signature.Scheme{p.Scheme}, p.Scheme.Or...) {
 		scheme.Or = nil

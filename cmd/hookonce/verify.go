@@ -177,9 +177,9 @@ func (c *console) verifySource(v verifying) (source.Source, error) {
 	if v.sourceGiven {
 		return source.Source{}, errors.New("--source and --provider: want one of the two")
 	}
-	preset, ok := source.FindPreset(v.provider)
-	if !ok {
-		return source.Source{}, fmt.Errorf("no provider %q: want one of %s", v.provider, strings.Join(source.Providers(), ", "))
+	preset, err := findPreset(v.provider)
+	if err != nil {
+		return source.Source{}, err
 	}
 	preset.Scheme.WebhookID = v.webhookID
 	if v.tolerance != "" {
@@ -201,12 +201,7 @@ func (c *console) verifySource(v verifying) (source.Source, error) {
 func (c *console) verifySecrets(v verifying) ([]string, error) {
 	var secrets []string
 	for _, name := range v.secretEnv {
-		value, set := "", false
-		for _, kv := range c.environ { // as it is: white space may be what is wrong
-			if text, ok := strings.CutPrefix(kv, name+"="); ok {
-				value, set = text, true
-			}
-		}
+		value, set := c.lookup(name) // as it is: white space may be what is wrong
 		if !set {
 			return nil, fmt.Errorf("--secret-env: the environment variable %s is not set", name)
 		}
