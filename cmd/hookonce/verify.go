@@ -236,7 +236,7 @@ func (v verifying) request(stdin io.Reader, src source.Source) (r signature.Requ
 	if r.Body, err = readInput(stdin, v.body); err != nil {
 		return r, fmt.Errorf("--body: %w", err)
 	}
-	if src.Gzip == source.GzipPlain && strings.EqualFold(r.Header.Get("Content-Encoding"), "gzip") {
+	if encoding := strings.ToLower(r.Header.Get("Content-Encoding")); src.Gzip == source.GzipPlain && (encoding == "gzip" || encoding == "x-gzip") {
 		if r.Body, err = inflate(r.Body, src.MaxBody); err != nil {
 			return r, fmt.Errorf("--body: %w", err)
 		}
@@ -261,7 +261,11 @@ func inflate(body []byte, limit int64) ([]byte, error) {
 	if err != nil {
 		return body, nil //nolint:nilerr // it was saved as it was signed
 	}
-	return io.ReadAll(io.LimitReader(from, limit))
+	plain, err := io.ReadAll(io.LimitReader(from, limit+1))
+	if err == nil && int64(len(plain)) > limit {
+		err = fmt.Errorf("what is compressed in it is larger than max_body, which is %d bytes", limit)
+	}
+	return plain, err
 }
 
 // parseHeaders reads lines "Name: value" as an HTTP server does: names in

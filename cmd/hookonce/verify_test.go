@@ -1,6 +1,7 @@
 package main
 
 import (
+	"compress/gzip"
 	"crypto/hmac"
 	"crypto/sha1"
 	"crypto/sha256"
@@ -52,6 +53,13 @@ sources:
     secrets: "${SHOP_SECRET}"
     id: {json: /id}
     type: {json: /type}
+  zipped:
+    verify: {scheme: hmac, header: X-Signature}
+    secrets: "${SHOP_SECRET}"
+    id: {json: /id}
+    type: {json: /type}
+    gzip: plain
+    max_body: 64
   open:
     verify: none
     id: {json: /id}
@@ -169,6 +177,38 @@ func TestParseHeaders(t *testing.T) {
 	for _, text := range []string{"x", ": a", "a b: c", "ok: 1\n folded"} {
 		if h, err := parseHeaders([]byte(text)); err == nil {
 			t.Errorf("parseHeaders(%q) = %q, want an error", text, h)
+		}
+	}
+}
+
+// What a provider signed before it compressed it is checked as ingest does,
+// within the same bound.
+func TestVerifyGzip(t *testing.T) {
+	t.Parallel()
+	const body = `{"id":"e","type":"x"}`
+	zip := func(text string) string {
+		var b strings.Builder
+		w := gzip.NewWriter(&b)
+		w.Write([]byte(text))
+		w.Close()
+		return b.String()
+	}
+	large := strings.Repeat("x", 65)
+	for _, row := range []struct {
+		name, sent, signed string
+		status             int
+	}{
+		{"compressed", zip(body), body, 0},
+		{"saved plain", body, body, 0},
+		{"another", zip(body), "{}", 1},
+		{"larger than max_body", zip(large), large, 2},
+		{"cut off", zip(body)[:20], body, 2},
+	} {
+		for _, encoding := range []string{"gzip", "x-gzip"} {
+			head := "Content-Encoding: " + encoding + "\nX-Signature: " + hexMAC(shopKey, row.signed)
+			if status, out := verified(t, written{head, row.sent}, "--source", "zipped"); status != row.status {
+				t.Errorf("%s, %s: exit %d, want %d:\n%s", row.name, encoding, status, row.status, out)
+			}
 		}
 	}
 }
