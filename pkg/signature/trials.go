@@ -24,8 +24,8 @@ func (v *Verifier) trials(r Request) []trial {
 	all := []trial{{"", s, keys, r}}
 	add := func(what string, s Scheme, keys []key, r Request) { all = append(all, trial{what, s, keys, r}) }
 	for i, secret := range v.secrets() {
-		for what, other := range s.otherKeys(secret) {
-			add(fmt.Sprintf("with secret %d %s", i+1, what), s, []key{{shared: other}}, r)
+		for _, other := range s.otherKeys(secret) {
+			add(fmt.Sprintf("with secret %d %s", i+1, other.what), s, []key{{shared: other.key}}, r)
 		}
 	}
 	for _, other := range rewritten(r.Body) {
@@ -66,27 +66,39 @@ func (v *Verifier) sharedKeys(s Scheme) []key {
 	return keys
 }
 
-// otherKeys returns what else a secret's text could mean.
-func (s Scheme) otherKeys(secret string) map[string][]byte {
-	keys := map[string][]byte{
-		"as its whole text: set key_encoding":                          []byte(secret),
-		"and a newline after it: it was stored with one at the sender": []byte(secret + "\n"),
-		"and CR LF after it: it was stored with that at the sender":    []byte(secret + "\r\n"),
-		"without the whsec_ before it":                                 []byte(strings.TrimPrefix(secret, "whsec_")),
-		"with whsec_ before it: the whole text is the key":             []byte("whsec_" + secret),
-		"without the quotes around it: they got into the secret":       []byte(strings.Trim(secret, `"'`)),
-		"in lower case": []byte(strings.ToLower(secret)),
-		"in upper case": []byte(strings.ToUpper(secret)),
+// A reading is what else a secret's text could mean.
+type reading struct {
+	what string // "with secret 1 " what
+	key  []byte
+}
+
+// otherKeys returns what else a secret's text could mean, each key once, by
+// what is the likeliest.
+func (s Scheme) otherKeys(secret string) []reading {
+	current, _ := s.sharedKey(secret)
+	seen := map[string]bool{"": true, string(current.shared): true}
+	var all []reading
+	add := func(what string, key []byte) {
+		if !seen[string(key)] {
+			seen[string(key)] = true
+			all = append(all, reading{what, key})
+		}
 	}
+	add("as its whole text: set key_encoding", []byte(secret))
 	if raw, ok := decodeBase64(strings.TrimPrefix(secret, "whsec_")); ok {
-		keys["decoded from base64: set key_encoding: base64, or whsec"] = raw
+		add("decoded from base64: set key_encoding: base64, or whsec", raw)
 	}
 	if raw, ok := decodeHex(secret); ok {
-		keys["decoded from hex: set key_encoding: hex"] = raw
+		add("decoded from hex: set key_encoding: hex", raw)
 	}
-	current, _ := s.sharedKey(secret)
-	maps.DeleteFunc(keys, func(_ string, k []byte) bool { return len(k) == 0 || string(k) == string(current.shared) })
-	return keys
+	add("and a newline after it: it was stored with one at the sender", []byte(secret+"\n"))
+	add("and CR LF after it: it was stored with that at the sender", []byte(secret+"\r\n"))
+	add("without the whsec_ before it", []byte(strings.TrimPrefix(secret, "whsec_")))
+	add("with whsec_ before it: the whole text is the key", []byte("whsec_"+secret))
+	add("without the quotes around it: they got into the secret", []byte(strings.Trim(secret, `"'`)))
+	add("in lower case", []byte(strings.ToLower(secret)))
+	add("in upper case", []byte(strings.ToUpper(secret)))
+	return all
 }
 
 // sightings looks in all headers for the signature that a trial makes, in
