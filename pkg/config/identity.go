@@ -50,19 +50,19 @@ func (v value) identity(s *source.Source) {
 }
 
 // locators reads one or a list of them.
-func (v value) locators(to *[]source.Locator, more []string) bool {
+func (v value) locators(to *[]source.Locator, more []string) {
 	if !v.given() {
-		return false
+		return
 	}
 	entries := []value{v}
 	if _, isMapping := v.isMapping(); !isMapping {
 		var ok bool
 		if entries, ok = v.list(aLocator + ", or a list of them"); !ok {
-			return false
+			return
 		}
 		if len(entries) == 0 {
 			v.wrong("must not be empty: want %s", aLocator)
-			return false
+			return
 		}
 	}
 	all, good := make([]source.Locator, len(entries)), true
@@ -76,7 +76,6 @@ func (v value) locators(to *[]source.Locator, more []string) bool {
 	if good {
 		*to = all
 	}
-	return good
 }
 
 const aLocator = "{json: /pointer}, {header: X-Name} or {form: field}"

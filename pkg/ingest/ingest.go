@@ -1,6 +1,6 @@
 // Package ingest is the HTTP edge: it reads a delivery, checks that it comes
-// from the provider, puts its event on the queue, and answers. It never says
-// 2xx of an event that is not held outside the process.
+// from the provider, has its events held, and answers. It never says 2xx of an
+// event that is not held outside the process.
 package ingest
 
 import (
@@ -22,7 +22,7 @@ type Queue interface {
 	Enqueue(ctx context.Context, ev webhook.Event) (webhook.Receipt, error)
 }
 
-// Options are the parts of ingest. All must be set but the last.
+// Options are the parts of ingest. Those of the first group must be set.
 type Options struct {
 	Queue       Queue
 	Sources     []source.Source

@@ -55,9 +55,9 @@ func (s Scheme) checkPlaces() error {
 	p.when(len(s.MoreHeaders) > 0 && s.Header == "", "more headers: without a first in header")
 	p.when(len(s.MoreHeaders) >= maxEntries, "more headers: more than %d", maxEntries-1)
 	p.when(s.Items != "" && s.SignatureAt == "", "items %q: need signature at, a pointer that starts at the item", s.Items)
-	for name, pointer := range map[string]string{"signature at": s.SignatureAt, "items": s.Items, "timestamp at": s.TimestampAt} {
-		_, err := payload.ParsePointer(pointer)
-		p.when(err != nil, "%s %q: not a JSON Pointer", name, pointer)
+	for _, at := range []struct{ name, pointer string }{{"signature at", s.SignatureAt}, {"items", s.Items}, {"timestamp at", s.TimestampAt}} {
+		_, err := payload.ParsePointer(at.pointer)
+		p.when(err != nil, "%s %q: not a JSON Pointer", at.name, at.pointer)
 	}
 	return errors.Join(p...)
 }

@@ -17,7 +17,8 @@ func Proxy(tb testing.TB, to string, relay func(client, server net.Conn)) string
 	if err != nil {
 		tb.Fatal(err)
 	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	ctx := tb.Context()
+	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -31,7 +32,7 @@ func Proxy(tb testing.TB, to string, relay func(client, server net.Conn)) string
 			}
 			go func() {
 				defer client.Close()
-				server, err := net.Dial("tcp", address)
+				server, err := new(net.Dialer).DialContext(ctx, "tcp", address)
 				if err != nil {
 					return
 				}
@@ -74,9 +75,13 @@ func pass(from, to net.Conn, may func([]byte) bool, breaks bool) {
 		if err != nil {
 			return
 		}
-		if may(buf[:n]) {
-			to.Write(buf[:n])
-		} else if breaks {
+		if !may(buf[:n]) {
+			if breaks {
+				return
+			}
+			continue
+		}
+		if _, err := to.Write(buf[:n]); err != nil {
 			return
 		}
 	}
