@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
 
@@ -32,6 +33,7 @@ type keeping struct {
 	inbox  *postgres.Inbox
 	keeper *custody.Keeper
 	marks  *replay.Marks
+	same   atomic.Pointer[func(source string, a, b []byte) bool] // as the sources in use say
 }
 
 // inboxConnections is ingest's pool: two writers, and the probe.
@@ -55,15 +57,17 @@ func (k *keeping) open(ctx context.Context, metrics *telemetry.Metrics) error {
 	if k.store, err = postgres.OpenInbox(ctx, k.cfg.DatabaseURL, inboxConnections); err != nil {
 		return err
 	}
-	k.store.CompareBy(sameBody(k.cfg.Sources))
+	k.store.CompareBy(func(source string, a, b []byte) bool { return (*k.same.Load())(source, a, b) })
 	k.inbox = k.store.NewInbox()
 	k.keeper.Inbox = k.inbox
 	return nil
 }
 
-// holder returns the keeper as it is for some sources: what their tasks are like
-// is said when they are sent.
+// holder puts sources to use and returns the keeper as it is for them: what their
+// tasks are like is said when they are sent.
 func (k *keeping) holder(sources []source.Source) *custody.Keeper {
+	same := sameBody(sources)
+	k.same.Store(&same)
 	keeper := *k.keeper
 	keeper.Queue = queue.NewClient(k.rdb, queueSettings(sources))
 	return &keeper

@@ -63,8 +63,8 @@ func (c change) attrs() []any {
 	return []any{"added", c.added, "removed", c.removed, "changed", c.changed}
 }
 
-// compare tells how sources differ in what is kept of them.
-func compare(before, after []source.Source, kept func(source.Source) any) change {
+// compare tells how sources differ.
+func compare(before, after []source.Source, same func(a, b source.Source) bool) change {
 	old, c := map[string]source.Source{}, change{}
 	for _, s := range before {
 		old[s.Name] = s
@@ -72,13 +72,23 @@ func compare(before, after []source.Source, kept func(source.Source) any) change
 	for _, s := range after {
 		if was, ok := old[s.Name]; !ok {
 			c.added = append(c.added, s.Name)
-		} else if !reflect.DeepEqual(kept(was), kept(s)) {
+		} else if !same(was, s) {
 			c.changed = append(c.changed, s.Name)
 		}
 		delete(old, s.Name)
 	}
 	c.removed = slices.Sorted(maps.Keys(old))
 	return c
+}
+
+// sameSource compares all that ingest does with a source. Verifiers hide their
+// secrets from anybody but themselves, and the challengers have the same ones.
+func sameSource(a, b source.Source) bool {
+	if !a.Verifier.Equal(b.Verifier) {
+		return false
+	}
+	a.Verifier, a.Challengers, b.Verifier, b.Challengers = nil, nil, nil, nil
+	return reflect.DeepEqual(a, b)
 }
 
 // readIngest returns the sources as the environment and files say now. Of the
@@ -89,7 +99,7 @@ func readIngest(ctx context.Context, environ []string, log *slog.Logger, before 
 		return nil, err
 	}
 	warn(ctx, log, cfg.Warnings)
-	c := compare(before, cfg.Sources, func(s source.Source) any { return s })
+	c := compare(before, cfg.Sources, sameSource)
 	log.InfoContext(ctx, "sources reloaded", append(c.attrs(), "sources", len(cfg.Sources))...)
 	return cfg.Sources, nil
 }
@@ -102,9 +112,12 @@ type routes struct {
 
 func (r *routes) set(router handler.Router) { r.current.Store(&router) }
 
-// builtIn is what of a source its queue, leases and sweeps are built with.
-func builtIn(s source.Source) any {
-	return []any{s.Timeout, s.MaxRetry, s.Concurrency, s.Retention, s.KeepPayload, s.KeepDetails, s.IgnoreFields}
+// sameBuild compares what of a source its queue, leases and sweeps are built with.
+func sameBuild(a, b source.Source) bool {
+	build := func(s source.Source) any {
+		return []any{s.Timeout, s.MaxRetry, s.Concurrency, s.Retention, s.KeepPayload, s.KeepDetails, s.IgnoreFields}
+	}
+	return reflect.DeepEqual(build(a), build(b))
 }
 
 // readWorker puts the handlers to use that the sources file names now, for the
@@ -116,7 +129,7 @@ func (r *routes) readWorker(ctx context.Context, o Options, log *slog.Logger, ru
 	}
 	warn(ctx, log, cfg.Warnings)
 	router := route(cfg.Sources, o.Handlers)
-	c := compare(running, cfg.Sources, builtIn)
+	c := compare(running, cfg.Sources, sameBuild)
 	for _, name := range c.removed { // its events are worked off
 		router[name] = (*r.current.Load())[name]
 	}

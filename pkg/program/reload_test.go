@@ -134,6 +134,9 @@ func TestReload(t *testing.T) {
 	if log.count("third") > 0 || log.count("white space around the secret") != 1 || log.count("hookonce.yaml:1: sources: want a mapping") == 0 {
 		t.Errorf("log:\n%s", log.all.String())
 	}
+	if n := log.count(`"changed":[`); n != 1 {
+		t.Errorf("%d reloads name sources that changed, want that with the new secret", n)
+	}
 	if sent.Load() < 50 {
 		t.Errorf("%d were sent during %d reloads: too few to tell", sent.Load(), reloads)
 	}
@@ -183,6 +186,35 @@ func TestHangup(t *testing.T) {
 	s.awaitCompleted(3)
 	if n := s.count(`SELECT count(*) FROM payments`); n != 2 {
 		t.Errorf("%d payments, want 2", n)
+	}
+}
+
+// TestReloadIgnoreFields has an inbox compare bodies as the file says now.
+func TestReloadIgnoreFields(t *testing.T) {
+	t.Parallel()
+	name := stacktest.Source(t)
+	file := fmt.Sprintf("sources:\n  %s:\n    verify: none\n    id: {json: /event_id}\n    type: {json: /event_type}\n", name)
+	s := newStage(t, stacktest.Redis(t), stacktest.Postgres(t), file)
+	ingest := s.start("ingest", "INGEST_ACK=inbox")
+	twice := func(id string) {
+		for n := range 2 {
+			body := fmt.Appendf(nil, `{"event_id":%q,"event_type":"t","pending":%d}`, id, n)
+			if a := post(t, ingest.url+"/webhooks/"+name, http.Header{}, body); a.Code != 200 {
+				t.Errorf("%s: %+v", id, a)
+			}
+		}
+	}
+	twice("evt_1")
+	write(t, s.sources, file+"    ignore_fields: [/pending]\n")
+	if err := ingest.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	ingest.await(t, "sources reloaded")
+	twice("evt_2")
+	for id, want := range map[string]int{"evt_1": 1, "evt_2": 0} {
+		if n := s.count(`SELECT count(*) FROM payload_conflicts WHERE event_id = $1`, id); n != want {
+			t.Errorf("%d other bodies of %s, want %d", n, id, want)
+		}
 	}
 }
 

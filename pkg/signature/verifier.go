@@ -7,6 +7,7 @@ import (
 	_ "crypto/sha512"
 	"errors"
 	"net/http"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -73,6 +74,15 @@ func (s Scheme) verifier(secrets []string, signer bool) (*Verifier, error) {
 		v.or = append(v.or, or)
 	}
 	return v, nil
+}
+
+// Equal reports whether both accept the same, with the same secrets. Either may
+// be nil.
+func (v *Verifier) Equal(other *Verifier) bool {
+	if v == nil || other == nil {
+		return v == other
+	}
+	return reflect.DeepEqual(v.scheme, other.scheme) && slices.Equal(v.secrets(), other.secrets())
 }
 
 // canonical brings the names of the headers into the form of net/http.

@@ -127,3 +127,35 @@ func TestVerifierDoesNotPrintKeys(t *testing.T) {
 		}
 	}
 }
+
+func TestEqual(t *testing.T) {
+	t.Parallel()
+	verifier := func(s signature.Scheme, secrets ...string) *signature.Verifier {
+		v, err := s.Verifier(secrets)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	hub := verifier(signature.GitHub(), "a", "b")
+	either := signature.GitHub()
+	either.Or = []signature.Scheme{signature.Stripe()}
+	for name, row := range map[string]struct {
+		other *signature.Verifier
+		want  bool
+	}{
+		"the same":       {verifier(signature.GitHub(), "a", "b"), true},
+		"another secret": {verifier(signature.GitHub(), "a", "c"), false},
+		"a secret less":  {verifier(signature.GitHub(), "a"), false},
+		"another scheme": {verifier(signature.Stripe(), "a", "b"), false},
+		"a scheme more":  {verifier(either, "a", "b"), false},
+		"none":           {nil, false},
+	} {
+		if got := hub.Equal(row.other); got != row.want || row.other.Equal(hub) != got {
+			t.Errorf("%s: Equal = %t, want %t", name, got, row.want)
+		}
+	}
+	if none := (*signature.Verifier)(nil); !none.Equal(nil) {
+		t.Error("none is not none")
+	}
+}

@@ -106,7 +106,8 @@ func (m *Metrics) Delivery(source, outcome string, took time.Duration) {
 // Refusal counts why a delivery was refused.
 func (m *Metrics) Refusal(source, reason string) { m.refusals.WithLabelValues(source, reason).Inc() }
 
-// Duplicate counts a duplicate by the layer that caught it: taskid, replay, lock or postgres.
+// Duplicate counts a duplicate by the layer that caught it: taskid,
+// batch, replay, lock or postgres.
 func (m *Metrics) Duplicate(source, layer string) { m.duplicates.WithLabelValues(source, layer).Inc() }
 
 // Conflict counts a delivery whose id belongs to an event with another body.
