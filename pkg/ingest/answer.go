@@ -2,11 +2,13 @@ package ingest
 
 import (
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"os"
+	"strconv"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -20,7 +22,6 @@ import (
 var (
 	errUnknownSource = errors.New("unknown source")
 	errMethod        = errors.New("method not allowed")
-	errOverloaded    = errors.New("too many deliveries wait for the queue")
 )
 
 // An unreadableError means that a body broke off or was not framed as HTTP asks.
@@ -48,6 +49,43 @@ type answer struct {
 type eventAnswer struct {
 	EventID string          `json:"event_id"`
 	Status  webhook.Outcome `json:"status"`
+}
+
+// write sends the answer. Nearly all have one id, of plain characters, and no
+// list of events: those are put together without reflection.
+func (a *answer) write(c echo.Context, code int) error {
+	body := make([]byte, 0, 256)
+	if len(a.Events) > 0 {
+		var err error
+		if body, err = json.Marshal(a); err != nil {
+			return err
+		}
+	} else {
+		body = append(body, `{"status":`...)
+		body = appendText(body, string(a.Status))
+		body = append(body, `,"message":`...)
+		body = appendText(body, a.Message)
+		body = append(body, `,"event_id":`...)
+		body = append(appendText(body, a.EventID), '}')
+	}
+	h := c.Response().Header()
+	h["Content-Type"], h["Content-Length"] = jsonType, []string{strconv.Itoa(len(body))}
+	c.Response().WriteHeader(code)
+	_, err := c.Response().Write(body)
+	return err
+}
+
+// appendText appends s as a JSON string.
+func appendText(b []byte, s string) []byte {
+	for _, c := range []byte(s) {
+		if c < ' ' || c > '~' || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
+			quoted, _ := json.Marshal(s) // of a string: it cannot fail
+			return append(b, quoted...)
+		}
+	}
+	b = append(b, '"')
+	b = append(b, s...)
+	return append(b, '"')
 }
 
 // retryAfter is how many seconds a provider that honours it should wait.
@@ -118,7 +156,11 @@ func (d *delivery) refuse(c echo.Context, err error) error {
 	if !d.readAt.IsZero() {
 		args = append(args, "body_sha256", hex.EncodeToString(d.sum[:]))
 	}
-	d.Log.Log(c.Request().Context(), level, "delivery refused", args...)
+	if reason == "overloaded" {
+		d.sayBusy()
+	} else {
+		d.Log.Log(c.Request().Context(), level, "delivery refused", args...)
+	}
 	setHeaders(c.Response().Header(), code, err)
 	d.report.Reason = reason
 	a := answer{Status: webhook.Refused, Message: message, EventID: d.eventID()}
@@ -130,7 +172,7 @@ func (d *delivery) refuse(c echo.Context, err error) error {
 	if d.silent() {
 		return c.NoContent(code)
 	}
-	return c.JSON(code, a)
+	return a.write(c, code)
 }
 
 // setHeaders sets what a refusal says besides its words.
@@ -191,7 +233,7 @@ func (d *delivery) accept(c echo.Context, a answer) error {
 	case d.src.AnswerBody != "":
 		return c.String(d.src.AckStatus, d.src.AnswerBody)
 	}
-	return c.JSON(d.src.AckStatus, a)
+	return a.write(c, d.src.AckStatus)
 }
 
 // silent reports whether the provider wants no words in an answer.

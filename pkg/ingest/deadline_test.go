@@ -7,8 +7,10 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -126,9 +128,15 @@ func TestMaxInflight(t *testing.T) {
 		}
 		before := len(r.queue.got())
 		w := r.send(toDefault(payment))
-		want := answer{"error", "Too busy to hold the event: send it again.", "evt_1"}
+		want := answer{"error", "Too busy to hold the event: send it again.", "unknown"}
 		if got, err := parse(w.Body.Bytes()); w.Code != 503 || got != want || err != nil || w.Header().Get("Retry-After") != "5" {
 			t.Errorf("answer = %d %+v, %v, want 503 %+v", w.Code, got, err, want)
+		}
+		if length := w.Header().Get("Content-Length"); length != strconv.Itoa(w.Body.Len()) {
+			t.Errorf("Content-Length is %s of %d bytes", length, w.Body.Len())
+		}
+		if report := r.reports[len(r.reports)-1]; report.Reason != "overloaded" || report.Source != "default" {
+			t.Errorf("reported %+v", report)
 		}
 		if n := len(r.queue.got()); n != before {
 			t.Error("what was refused was enqueued")
@@ -141,6 +149,43 @@ func TestMaxInflight(t *testing.T) {
 	r.queue.answer = nil
 	if w := r.send(toDefault(payment)); w.Code != 200 {
 		t.Errorf("with all slots free, the answer is %d", w.Code)
+	}
+}
+
+// TestOverloadIsSaidOnce logs a line a second, with a count, however many are
+// turned away.
+func TestOverloadIsSaidOnce(t *testing.T) {
+	t.Parallel()
+	var seconds atomic.Int64
+	r := newRig(t, func(o *ingest.Options) {
+		o.MaxInflight = 1
+		o.Now = func() time.Time { return noon.Add(time.Duration(seconds.Load()) * time.Second) }
+	})
+	entered, release := make(chan struct{}), make(chan struct{})
+	r.queue.answer = func(context.Context, webhook.Event) (webhook.Receipt, error) {
+		close(entered)
+		<-release
+		return webhook.Receipt{Outcome: webhook.Accepted}, nil
+	}
+	var inside sync.WaitGroup
+	inside.Go(func() { r.send(toDefault(payment)) })
+	<-entered
+	for range 2 {
+		for range 100 {
+			r.send(toDefault(payment))
+		}
+		seconds.Add(1)
+	}
+	close(release)
+	inside.Wait()
+	var counts []any
+	for _, line := range r.logged(t) {
+		if line["msg"] == "overloaded: deliveries are told to come back" {
+			counts = append(counts, line["deliveries"])
+		}
+	}
+	if len(counts) != 2 || counts[0] != 1.0 || counts[1] != 100.0 {
+		t.Errorf("said of %v deliveries, want of the first, and a second later of 100 more", counts)
 	}
 }
 

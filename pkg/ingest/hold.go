@@ -52,12 +52,6 @@ func (d *delivery) rename(ctx context.Context, first, repeats []*entry) {
 }
 
 func (d *delivery) holdAll(ctx context.Context, first, repeats []*entry) error {
-	select {
-	case d.slots <- struct{}{}:
-		defer func() { <-d.slots }()
-	default:
-		return errOverloaded
-	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.AckTimeout-d.Now().Sub(d.readAt))
 	defer cancel()
 	if len(first) == 1 {

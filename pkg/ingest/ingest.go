@@ -27,7 +27,7 @@ type Options struct {
 	Queue       Queue
 	Sources     []source.Source
 	AckTimeout  time.Duration // from the last byte of a delivery to its answer, at most
-	MaxInflight int           // deliveries that wait for the queue at once; more are refused at once
+	MaxInflight int           // deliveries in hand at once, from the last byte to the answer; more are refused at once
 	Now         func() time.Time
 	Observe     func(Report) // called for each event of an answer, and once for an answer without any
 	Log         *slog.Logger
@@ -55,6 +55,7 @@ type server struct {
 	Options
 	sources map[string]*source.Source
 	slots   chan struct{}
+	busy    busy
 }
 
 // New returns the public handler: POST /webhooks/{source}, and POST /webhooks
@@ -72,7 +73,7 @@ func New(o Options) http.Handler {
 	e.Use(middleware.RecoverWithConfig(middleware.RecoverConfig{LogErrorFunc: s.panicked}))
 	e.Any("/webhooks", s.receive)         // a provider, for each event of the source default
 	e.Any("/webhooks/:source", s.receive) // a provider, for each event
-	return e
+	return &door{server: s, inside: e}
 }
 
 // receive takes one delivery through all steps. Each step that fails ends it.
@@ -110,6 +111,11 @@ func (d *delivery) take(c echo.Context) (done bool, err error) {
 	if err := d.read(r, c.Response()); err != nil {
 		return false, err
 	}
+	leave, err := d.enter()
+	if err != nil {
+		return false, err
+	}
+	defer leave()
 	secret, err := d.verify(r)
 	if err != nil {
 		return false, err

@@ -102,6 +102,9 @@ func (d *delivery) entry(item source.Item) entry {
 }
 
 func kept(h http.Header, names []string) map[string]string {
+	if len(names) == 0 {
+		return nil
+	}
 	kept := map[string]string{}
 	for _, name := range names {
 		if values := h.Values(name); len(values) > 0 {
