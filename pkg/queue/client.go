@@ -2,8 +2,8 @@ package queue
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/hibiken/asynq"
@@ -16,15 +16,15 @@ import (
 type Client struct {
 	rdb      redis.UniversalClient
 	merger   *merger
-	asynq    *asynq.Client // on the merger
 	settings map[string]Settings
 	now      func() time.Time
+
+	registered sync.Map // source -> true: dashboards know its queue
 }
 
 // NewClient returns a client for the sources in settings. It does not close rdb.
 func NewClient(rdb redis.UniversalClient, settings map[string]Settings) *Client {
-	m := &merger{UniversalClient: rdb}
-	return &Client{rdb: rdb, merger: m, asynq: asynq.NewClientFromRedisClient(m), settings: settings, now: time.Now}
+	return &Client{rdb: rdb, merger: &merger{rdb: rdb}, settings: settings, now: time.Now}
 }
 
 // Enqueue puts ev on its source's queue, once: a copy of an event that is in
@@ -34,7 +34,7 @@ func NewClient(rdb redis.UniversalClient, settings map[string]Settings) *Client 
 // An error wraps [webhook.ErrNotHeld]. The event may be queued nevertheless, if
 // Redis' answer was lost; the provider's next try is then a duplicate.
 func (c *Client) Enqueue(ctx context.Context, ev webhook.Event) (webhook.Receipt, error) {
-	found, err := c.enqueue(ctx, newTask(ev, false), ev, taskID(ev.ID))
+	found, err := c.enqueue(ctx, ev, false)
 	switch {
 	case err != nil:
 		return webhook.Receipt{}, notHeld(ev, err)
@@ -52,21 +52,29 @@ func notHeld(ev webhook.Event, err error) error {
 	return fmt.Errorf("enqueue %s/%s: %w: %w", ev.Source, ev.ID, webhook.ErrNotHeld, err)
 }
 
-// enqueue returns what it met, if the task was not new.
-func (c *Client) enqueue(ctx context.Context, t *asynq.Task, ev webhook.Event, id string) (*meeting, error) {
+// enqueue returns what it met, if the task was not new. conflict is whether the
+// task brings a second body of its event.
+func (c *Client) enqueue(ctx context.Context, ev webhook.Event, conflict bool) (*meeting, error) {
 	s, known := c.settings[ev.Source]
 	if !known { // a person sends for an event
 		s.Timeout = unknownTimeout
 	}
-	var found meeting
-	_, err := c.asynq.EnqueueContext(context.WithValue(ctx, meetingKey{}, &found), t,
-		asynq.TaskID(id), asynq.Queue(ev.Source), asynq.MaxRetry(unlimited),
-		asynq.Timeout(ceilSecond(s.Timeout)+asynqSlack), asynq.Retention(s.Retention))
+	id := taskID(ev.ID)
+	if conflict {
+		id = conflictID(ev.ID, ev.SHA256)
+	}
+	if _, done := c.registered.Load(ev.Source); !done {
+		if err := register(ctx, c.rdb, ev.Source); err != nil {
+			return nil, err
+		}
+		c.registered.Store(ev.Source, true)
+	}
+	found := c.merger.enqueue(ctx, ev.Source, id, encode(ev, conflict, id, s), c.now())
 	switch {
 	case found.err != nil:
 		return nil, found.err
-	case !errors.Is(err, asynq.ErrTaskIDConflict):
-		return nil, err
+	case found.state == "":
+		return nil, nil
 	case found.state == stateArchived: // it runs again, and people shall see it
 		return &found, register(ctx, c.rdb, ev.Source)
 	}
@@ -84,7 +92,7 @@ func (c *Client) receipt(ctx context.Context, ev webhook.Event, found meeting) (
 		return r, nil
 	}
 	r.OtherBody = true
-	if _, err := c.enqueue(ctx, newTask(ev, true), ev, conflictID(ev.ID, ev.SHA256)); err != nil {
+	if _, err := c.enqueue(ctx, ev, true); err != nil {
 		return webhook.Receipt{}, notHeld(ev, err)
 	}
 	return r, nil

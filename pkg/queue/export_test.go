@@ -3,13 +3,17 @@ package queue
 import (
 	"context"
 	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/hookonce/hookonce/pkg/webhook"
 )
 
 // What the tests look at from outside.
 var (
 	TaskID        = taskID
 	ConflictID    = conflictID
-	NewTask       = newTask
+	Encode        = encode
 	Fetched       = fetched
 	NewFetchPacer = newFetchPacer
 	NewPoller     = newPoller
@@ -55,7 +59,17 @@ func Ended(c *Client) (n int) {
 func BatchSize(tasks, bytes int) int {
 	waiting := make([]*enqueueing, tasks)
 	for i := range waiting {
-		waiting[i] = &enqueueing{args: []any{make([]byte, bytes)}}
+		waiting[i] = &enqueueing{msg: make([]byte, bytes)}
 	}
 	return batchSize(waiting)
+}
+
+// NewTask is the task as asynq's own client would be given it.
+func NewTask(ev webhook.Event, conflict bool) *asynq.Task {
+	headers := map[string]string{}
+	eachHeader(ev, conflict, func(name, value string) { headers[name] = value })
+	if ev.KeyOnly {
+		ev.Body = nil
+	}
+	return asynq.NewTaskWithHeaders(ev.Type, ev.Body, headers)
 }

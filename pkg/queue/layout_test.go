@@ -19,7 +19,7 @@ import (
 
 var listArgs = redis.LPosArgs{}
 
-const layoutHint = "asynq's layout in Redis has changed: meetTask, Forget, Look and fetched in pkg/queue rely on it, read them again: "
+const layoutHint = "asynq's layout in Redis has changed: encode, enqueueTasks, meetTask, Forget, Look and fetched in pkg/queue rely on it, read them again: "
 
 func TestVersion(t *testing.T) {
 	t.Parallel()

@@ -3,19 +3,17 @@ package queue
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
-// A merger is the connection of asynq's client: it lets enqueues that happen at
-// once share one script, which costs Redis less than half as much. Unlike a
-// pipeline of go-redis' own it minds the context of each: what is not sent when
-// its caller has given up is never sent.
+// A merger lets enqueues that happen at once share one script, which costs Redis
+// less than half as much. Unlike a pipeline of go-redis' own it minds the context
+// of each: what is not sent when its caller has given up is never sent.
 type merger struct {
-	redis.UniversalClient
+	rdb redis.UniversalClient
 
 	mu      sync.Mutex
 	waiting []*enqueueing
@@ -24,45 +22,27 @@ type merger struct {
 
 // An enqueueing is one task on its way.
 type enqueueing struct {
-	ctx     context.Context
-	key     string // of the task
-	pending string // the queue's list
-	args    []any  // message, id, unix time in nanoseconds
+	ctx    context.Context
+	source string
+	id     string // of the task
+	msg    []byte
+	at     int64 // Unix time in nanoseconds
 
 	done chan struct{} // closed after met is set
 	met  meeting       // with no state if the task is new
 }
 
-// meetingKey is that of a *meeting in the context of an enqueue, which becomes
-// what it met. Its error is the whole one: asynq keeps only the text of it.
-type meetingKey struct{}
-
-// EvalSha takes the enqueue script of asynq 0.26.0, which has the keys of the
-// task and of the list, and three arguments, and no other script of asynq's
-// client has those: a test pins it. Whatever else comes goes its own way.
-func (m *merger) EvalSha(ctx context.Context, sha string, keys []string, args ...any) *redis.Cmd {
-	met, ok := ctx.Value(meetingKey{}).(*meeting)
-	if !ok || len(keys) != 2 || len(args) != 3 || !strings.HasSuffix(keys[1], ":pending") {
-		return m.UniversalClient.EvalSha(ctx, sha, keys, args...)
-	}
-	e := &enqueueing{ctx: ctx, key: keys[0], pending: keys[1], args: args, done: make(chan struct{})}
+// enqueue puts a task onto its queue, if it is new, and returns what it met
+// otherwise.
+func (m *merger) enqueue(ctx context.Context, source, id string, msg []byte, at time.Time) meeting {
+	e := &enqueueing{ctx: ctx, source: source, id: id, msg: msg, at: at.UnixNano(), done: make(chan struct{})}
 	m.submit(e)
 	select {
 	case <-e.done:
-		*met = e.met
+		return e.met
 	case <-ctx.Done():
-		met.err = ctx.Err()
+		return meeting{err: ctx.Err()}
 	}
-	cmd := redis.NewCmd(ctx)
-	switch {
-	case met.err != nil:
-		cmd.SetErr(met.err)
-	case met.state == "":
-		cmd.SetVal(int64(1)) // as asynq's script says that the task is new
-	default:
-		cmd.SetVal(int64(0))
-	}
-	return cmd
 }
 
 func (m *merger) submit(e *enqueueing) {
@@ -102,8 +82,7 @@ const (
 func batchSize(waiting []*enqueueing) int {
 	bytes := 0
 	for i, e := range waiting {
-		msg, _ := e.args[0].([]byte)
-		if bytes += len(msg); i == mergeTasks || i > 0 && bytes > mergeBytes {
+		if bytes += len(e.msg); i == mergeTasks || i > 0 && bytes > mergeBytes {
 			return i
 		}
 	}
@@ -123,18 +102,18 @@ func (m *merger) send(batch []*enqueueing) {
 		if deadline, ok := e.ctx.Deadline(); ok && deadline.After(until) {
 			until = deadline
 		}
-		if groups[e.pending] == nil {
-			order = append(order, e.pending)
+		if groups[e.source] == nil {
+			order = append(order, e.source)
 		}
-		groups[e.pending] = append(groups[e.pending], e)
+		groups[e.source] = append(groups[e.source], e)
 	}
 	ctx, cancel := context.WithoutCancel(batch[0].ctx), func() {}
 	if !until.IsZero() {
 		ctx, cancel = context.WithDeadline(ctx, until)
 	}
 	defer cancel()
-	for _, pending := range order {
-		m.enqueue(ctx, groups[pending])
+	for _, source := range order {
+		m.run(ctx, source, groups[source])
 	}
 }
 
@@ -171,16 +150,16 @@ if #ids > 0 then
 end
 return answers`)
 
-// enqueue puts tasks onto the one queue they are for.
-func (m *merger) enqueue(ctx context.Context, group []*enqueueing) {
+// run puts the tasks of one queue onto it.
+func (m *merger) run(ctx context.Context, source string, group []*enqueueing) {
 	keys := make([]string, len(group))
 	args := make([]any, 1, 1+3*len(group))
-	args[0] = strings.TrimSuffix(group[0].pending, "pending")
+	args[0] = prefix(source)
 	for i, e := range group {
-		keys[i] = e.key
-		args = append(args, e.args...)
+		keys[i] = taskKey(source, e.id)
+		args = append(args, e.msg, e.id, e.at)
 	}
-	answers, err := enqueueTasks.Run(ctx, m.UniversalClient, keys, args...).Slice()
+	answers, err := enqueueTasks.Run(ctx, m.rdb, keys, args...).Slice()
 	if err == nil && len(answers) != len(group) {
 		err = fmt.Errorf("enqueue script answered %d of %d tasks", len(answers), len(group))
 	}

@@ -6,8 +6,9 @@
 // how often and when an event comes back is the worker's decision, which
 // arrives here as an error and is translated in one place, [verdict].
 //
-// A few scripts read and write the keys of asynq 0.26.0 themselves. Their tests
-// pin the layout to that version.
+// Tasks are put into Redis by scripts of our own, which read and write the keys
+// and messages of asynq 0.26.0: its client takes one at a time. Tests pin the
+// layout to that version, and compare with what its client writes.
 package queue
 
 import (

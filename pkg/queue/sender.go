@@ -16,7 +16,7 @@ import (
 func (c *Client) EnqueueKey(ctx context.Context, ev webhook.Event) error {
 	ev.KeyOnly = true
 	for range 2 {
-		found, err := c.enqueue(ctx, newTask(ev, false), ev, taskID(ev.ID))
+		found, err := c.enqueue(ctx, ev, false)
 		switch {
 		case err == nil && (found == nil || found.state != stateCompleted):
 			return nil
