@@ -15,8 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/hookonce/hookonce/pkg/devstack"
 	"github.com/hookonce/hookonce/pkg/devstack/stacktest"
 	"github.com/hookonce/hookonce/pkg/signature"
@@ -147,6 +145,7 @@ func TestCanary(t *testing.T) {
 	if err := stack.Postgres.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	s.db.Reset() // its connections ended with the server
 	if err := stack.Redis.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -182,21 +181,10 @@ func withSecret(t *testing.T, stack *devstack.Stack, s *stage) {
 		u.User = url.UserPassword(user, "pw-"+canaryWord)
 		*address = u.String()
 	}
-	rdb := redisClient(t, stack.RedisURL)
+	rdb := connect(t, stack.RedisURL)
 	if err := rdb.Do(t.Context(), "ACL", "SETUSER", "default", ">pw-"+canaryWord).Err(); err != nil {
 		t.Fatal(err)
 	}
-}
-
-func redisClient(t *testing.T, address string) *redis.Client {
-	t.Helper()
-	o, err := redis.ParseURL(address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	rdb := redis.NewClient(o)
-	t.Cleanup(func() { rdb.Close() })
-	return rdb
 }
 
 // ask returns an answer with its header; "" if there was none.
@@ -228,7 +216,7 @@ func ask(t *testing.T, target string, h http.Header, body []byte) (text string, 
 // redisDump returns all keys of a Redis and what is in them.
 func redisDump(t *testing.T, address string) string {
 	t.Helper()
-	rdb, ctx := redisClient(t, address), t.Context()
+	rdb, ctx := connect(t, address), t.Context()
 	var dump strings.Builder
 	keys := rdb.Scan(ctx, 0, "*", 1000).Iterator()
 	for keys.Next(ctx) {

@@ -63,6 +63,7 @@ func Ingest(ctx context.Context, o Options) error {
 			Replays:     k.marks,
 			Away:        k.keeper.Redis.Open,
 		}))
+		sayUnproven(ctx, log, sources)
 	}
 	use(cfg.Sources)
 	inUse := cfg.Sources
@@ -80,7 +81,6 @@ func Ingest(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	sayUnproven(ctx, log, cfg.Sources)
 	log.InfoContext(ctx, "listening", "addr", publicListener.Addr().String(), "ops", opsListener.Addr().String(), "sources", len(cfg.Sources), "ack", cfg.Ack)
 	if o.Listening != nil {
 		o.Listening(publicListener.Addr(), opsListener.Addr())

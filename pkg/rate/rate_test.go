@@ -17,18 +17,6 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(stacktest.Main(m)) }
 
-func dial(t *testing.T) *redis.Client {
-	t.Helper()
-	o, err := redis.ParseURL(stacktest.Redis(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	o.ContextTimeoutEnabled, o.MaxRetries = true, -1
-	rdb := redis.NewClient(o)
-	t.Cleanup(func() { rdb.Close() })
-	return rdb
-}
-
 // take asks until Redis says: the machine of a test may be slow.
 func take(t *testing.T, l *rate.Limiter, source string, count int, per time.Duration) time.Duration {
 	t.Helper()
@@ -59,7 +47,7 @@ func TestTake(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			l, source := rate.New(dial(t)), stacktest.Source(t)
+			l, source := rate.New(stacktest.RedisClient(t)), stacktest.Source(t)
 			start := time.Now()
 			for i := range tt.burst {
 				if wait := take(t, l, source, tt.count, tt.per); wait != 0 {
@@ -95,7 +83,7 @@ func TestTakeTogether(t *testing.T) {
 	barrier := make(chan struct{})
 	limiters := make([]*rate.Limiter, processes)
 	for i := range limiters {
-		limiters[i] = rate.New(dial(t))
+		limiters[i] = rate.New(stacktest.RedisClient(t))
 	}
 	for _, l := range limiters {
 		wg.Go(func() {
@@ -120,7 +108,7 @@ func TestTakeTogether(t *testing.T) {
 // key says of the far future holds nobody up for longer than an empty burst.
 func TestTakeClock(t *testing.T) {
 	t.Parallel()
-	rdb, source := dial(t), stacktest.Source(t)
+	rdb, source := stacktest.RedisClient(t), stacktest.Source(t)
 	for _, value := range []string{"9000000000000000", "nonsense", ""} {
 		if err := rdb.Set(t.Context(), "hookonce:{"+source+"}:rate", value, time.Minute).Err(); err != nil {
 			t.Fatal(err)

@@ -21,18 +21,6 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(stacktest.Main(m)) }
 
-func dial(t *testing.T) *redis.Client {
-	t.Helper()
-	o, err := redis.ParseURL(stacktest.Redis(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	o.ContextTimeoutEnabled, o.MaxRetries = true, -1
-	rdb := redis.NewClient(o)
-	t.Cleanup(func() { rdb.Close() })
-	return rdb
-}
-
 // run returns marks that are written, and what ends that.
 func run(t *testing.T, rdb redis.UniversalClient, log io.Writer) (*replay.Marks, func()) {
 	t.Helper()
@@ -66,7 +54,7 @@ func first(t *testing.T, m *replay.Marks, source, bytes string) string {
 
 func TestMarks(t *testing.T) {
 	t.Parallel()
-	rdb, source, other := dial(t), stacktest.Source(t), stacktest.Source(t)
+	rdb, source, other := stacktest.RedisClient(t), stacktest.Source(t), stacktest.Source(t)
 	m, stop := run(t, rdb, io.Discard)
 	if id := first(t, m, source, "a"); id != "" {
 		t.Errorf("First of new bytes = %q", id)
@@ -112,7 +100,7 @@ func TestMarksTogether(t *testing.T) {
 	}
 	var all []one
 	for range processes {
-		m, stop := run(t, dial(t), io.Discard)
+		m, stop := run(t, stacktest.RedisClient(t), io.Discard)
 		all = append(all, one{m, stop})
 	}
 	var wg sync.WaitGroup

@@ -18,6 +18,20 @@ func Redis(tb testing.TB) string {
 	return sharedStack(tb).RedisURL
 }
 
+// RedisClient returns a client of the shared Redis that ends with its context and
+// tries nothing twice.
+func RedisClient(tb testing.TB) *redis.Client {
+	tb.Helper()
+	options, err := redis.ParseURL(Redis(tb))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	options.ContextTimeoutEnabled, options.MaxRetries = true, -1
+	client := redis.NewClient(options)
+	tb.Cleanup(func() { client.Close() })
+	return client
+}
+
 // Source returns the name of a source, and so of its queue, that is this
 // test's alone. What the shared Redis holds of it is deleted after the test.
 func Source(tb testing.TB) string {

@@ -60,7 +60,7 @@ func TestPostgresIsDropped(t *testing.T) {
 
 func TestSource(t *testing.T) {
 	t.Parallel()
-	client := redisClient(t)
+	client := stacktest.RedisClient(t)
 	var mine string
 	t.Run("Größe/with all kinds of letters, and more of them than fit", func(t *testing.T) {
 		mine = stacktest.Source(t)
@@ -193,15 +193,4 @@ func connect(t *testing.T, server string) *pgx.Conn {
 	}
 	t.Cleanup(func() { conn.Close(context.Background()) })
 	return conn
-}
-
-func redisClient(t *testing.T) *redis.Client {
-	t.Helper()
-	options, err := redis.ParseURL(stacktest.Redis(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	client := redis.NewClient(options)
-	t.Cleanup(func() { client.Close() })
-	return client
 }
