@@ -43,20 +43,3 @@ func (p Preset) Source(name string) Source {
 	s.Replay, s.FinalClientErrors, s.AnswerBody, s.KeepHeaders = p.Replay, p.FinalClientErrors, p.AnswerBody, p.KeepHeaders
 	return s
 }
-
-// A Handshake is how a provider tries an address: by a request that is answered
-// at once, without a store, and of which nothing is kept.
-type Handshake string
-
-// The handshakes. A POST is answered only if its signature is right.
-const (
-	HandshakeNone    Handshake = ""
-	HandshakeProbe   Handshake = "probe"   // GET and HEAD: 200 without a body
-	HandshakeSlack   Handshake = "slack"   // POST {"type":"url_verification","challenge":…}: the challenge as text
-	HandshakeMeta    Handshake = "meta"    // GET ?hub.mode=subscribe&hub.verify_token=…&hub.challenge=…: the challenge as text, if the token is VerifyToken
-	HandshakeZoom    Handshake = "zoom"    // POST {"event":"endpoint.url_validation","payload":{"plainToken":…}}: the token and its HMAC
-	HandshakeDiscord Handshake = "discord" // POST {"type":1}: {"type":1}
-	HandshakeXero    Handshake = "xero"    // POST without events, with a good or a bad signature; no answer has a body
-	HandshakeDropbox Handshake = "dropbox" // GET ?challenge=…: the challenge as text
-	HandshakeSNS     Handshake = "sns"     // POST with a SubscribeURL: logged for a person to open, never fetched
-)
