@@ -117,7 +117,7 @@ func TestRefusal(t *testing.T) {
 		{"header: X-Signature", "header: X-Signature\n      tolerance: 1ms", `:6: source shop: verify: tolerance: want whole seconds from 0 (no check) on`},
 		{"{timestamp}.{body}", "{timestamp}", `:6: source shop: verify: signed: without {body} anybody could change the body`},
 		{"{timestamp}.{body}", "{body}", `:6: source shop: verify: signed: the timestamp is read, but {timestamp} is not signed`},
-		{"{timestamp}.{body}", "{${SHOP_SECRET}}{body}", `:6: source shop: verify: signed: want a text with {body} in it`},
+		{"{timestamp}.{body}", "{${SHOP_SECRET}}{body}", `:6: source shop: verify: signed: is nothing that can be signed: want {body}, {id}`},
 		{"provider: github", "provider: girhub", `:23: source hub: provider: no provider is called that: did you mean github?`},
 		{"provider: github", "provider: github\n    verify: none", `:24: source hub: verify: the provider already says how deliveries are signed`},
 		{"provider: github", "# no provider", `:22: source hub: neither provider nor verify: say verify: none if nobody signs`},

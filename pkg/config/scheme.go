@@ -2,7 +2,6 @@ package config
 
 import (
 	"net/http"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -86,7 +85,7 @@ func (m mapping) described(s signature.Scheme) signature.Scheme {
 	m.key("timestamp_unit").unit(&s.TimestampUnit)
 	m.key("id_header").header(&s.IDHeader)
 	m.key("key_encoding").anyText(&s.KeyEncoding)
-	m.key("signed").template(&s.Signed)
+	m.key("signed").text(&s.Signed)
 	m.key("body_unsigned").flag(&s.BodyUnsigned)
 	m.key("port_optional").flag(&s.PortOptional)
 	m.key("url_decoded").text(&s.URLDecoded)
@@ -115,22 +114,6 @@ func (m mapping) options(s *signature.Scheme) {
 		}
 	}
 	m.key("webhook_id").text(&s.WebhookID)
-}
-
-var placeholder = regexp.MustCompile(`\{(body|id|timestamp|url|method|form|sha256|crc32|secret|webhook_id|header:[^{}]+|/[^{}]*)\}`)
-
-// template reads the text that is signed.
-func (v value) template(to *string) {
-	var s string
-	if !v.text(&s) {
-		return
-	}
-	if strings.ContainsAny(placeholder.ReplaceAllString(s, "."), "{}") {
-		v.wrong("want a text with {body} in it, and if need be {id}, {timestamp}, {url}, {method}, {form}, {sha256}, {crc32}, " +
-			"{secret}, {webhook_id}, {header:Name}, {/json/pointer}, and no other braces")
-		return
-	}
-	*to = s
 }
 
 // onlyOptions reports the keys that a scheme with a name does not take.

@@ -47,7 +47,7 @@ func TestSchemes(t *testing.T) {
 func TestSchemeRefusals(t *testing.T) {
 	for _, tt := range []struct{ verify, secret, want string }{
 		{`{scheme: hmac, header: X, signed: "{url}"}`, "x", "signed: without {body} anybody could change the body: say body_unsigned if that is so"},
-		{`{scheme: hmac, header: X, signed: "{uri}{body}"}`, "x", "signed: want a text with {body} in it"},
+		{`{scheme: hmac, header: X, signed: "{uri}{body}"}`, "x", "signed: is nothing that can be signed: want {body}, {id}"},
 		{`{scheme: hmac, header: X, body_unsigned: true}`, "x", "body unsigned: but"},
 		{`{scheme: hmac, header: X, timestamp_unit: µs}`, "x", "timestamp_unit: want one of s, ms, rfc3339"},
 		{`{scheme: hmac, header: X, more_headers: [a b]}`, "x", "is not the name of a header"},

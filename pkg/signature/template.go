@@ -81,8 +81,8 @@ func (s Scheme) compile() (template, error) {
 		name, after, closed := strings.Cut(after, "}")
 		p.when(!closed, "signed %q: { without }", text)
 		segment, known := s.placeholder(&t, name)
-		p.when(closed && !known, "signed %q: %q is not one of {body}, {id}, {timestamp}, {url}, {method}, {form}, "+
-			"{sha256}, {crc32}, {secret}, {webhook_id}, {header:Name}, {/json/pointer}", text, "{"+name+"}")
+		p.when(closed && !known, "signed %q: %q is nothing that can be signed: want {body}, {id}, {timestamp}, {url}, {method}, {form}, "+
+			"{sha256}, {crc32}, {secret}, {webhook_id}, {header:Name} or {/json/pointer}", text, "{"+name+"}")
 		t.add(segment)
 		rest = after
 	}
