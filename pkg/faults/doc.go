@@ -8,6 +8,7 @@
 //	                                             times; writes FAULTS.md
 //	HOOKONCE_SOAK=30m go test ./pkg/faults       a random mix for as long as asked
 //
+// All but the first want -timeout, of 30m or more: go test stops after 10 minutes.
 // HOOKONCE_FAULT_SEED repeats a run's choices (several seeds with commas between
 // them), HOOKONCE_FAULTS_OUT names a file for the table.
 package faults
