@@ -104,7 +104,7 @@ func (c *console) verify(stdin io.Reader, v verifying) error {
 	if !ok {
 		return &exitError{exitUnchecked, err}
 	}
-	result := verdict{Reason: string(refused.Reason), Where: refused.Header, Advice: src.Verifier.Advice(r, now)}
+	result := verdict{Reason: string(refused.Reason), Where: refused.Where, Advice: src.Verifier.Advice(r, now)}
 	if err := c.printVerdict(v.output, result); err != nil {
 		return &exitError{exitUnchecked, err}
 	}
@@ -112,7 +112,7 @@ func (c *console) verify(stdin io.Reader, v verifying) error {
 	if refused.Reason == signature.UnknownURL {
 		status = exitUnchecked
 	}
-	return &exitError{status, fmt.Errorf("not valid: %s (%s)", refused.Reason, refused.Header)}
+	return &exitError{status, fmt.Errorf("not valid: %s (%s)", refused.Reason, refused.Where)}
 }
 
 func (c *console) printVerdict(output string, v verdict) error {

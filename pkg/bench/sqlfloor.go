@@ -29,11 +29,11 @@ const (
 
 // SQLFloor takes COUNT events through, CONCURRENCY at a time.
 func SQLFloor(ctx context.Context, getenv func(string) string, ready func()) error {
-	count, _ := strconv.ParseInt(getenv("COUNT"), 10, 64)
-	size, _ := strconv.Atoi(getenv("SIZE"))
-	concurrency, _ := strconv.Atoi(getenv("CONCURRENCY"))
+	count, countErr := strconv.ParseInt(getenv("COUNT"), 10, 64)
+	size, sizeErr := strconv.Atoi(getenv("SIZE"))
+	concurrency, concurrencyErr := strconv.Atoi(getenv("CONCURRENCY"))
 	cfg, err := pgxpool.ParseConfig(getenv("DATABASE_URL"))
-	if err != nil {
+	if err := errors.Join(countErr, sizeErr, concurrencyErr, err); err != nil {
 		return err
 	}
 	cfg.MaxConns, cfg.MinConns = int32(concurrency), int32(concurrency)

@@ -35,24 +35,24 @@ func (v *Verifier) Advice(r Request, now time.Time) []string {
 func (v *Verifier) explain(e *Error) string {
 	switch e.Reason {
 	case MissingHeader:
-		return fmt.Sprintf("there is no header %s: is a secret set at the provider, and does a proxy keep the header?", e.Header)
+		return fmt.Sprintf("there is no header %s: is a secret set at the provider, and does a proxy keep the header?", e.Where)
 	case RepeatedHeader:
-		return fmt.Sprintf("the header %s is there more than once", e.Header)
+		return fmt.Sprintf("the header %s is there more than once", e.Where)
 	case MalformedHeader:
-		if e.Header != v.scheme.Header && !slices.Contains(v.scheme.MoreHeaders, e.Header) {
-			return fmt.Sprintf("the header %s is empty or too long", e.Header)
+		if e.Where != v.scheme.Header && !slices.Contains(v.scheme.MoreHeaders, e.Where) {
+			return fmt.Sprintf("the header %s is empty or too long", e.Where)
 		}
-		return fmt.Sprintf("the header %s has nothing in it that could be a signature: want %s", e.Header, v.scheme.form())
+		return fmt.Sprintf("the header %s has nothing in it that could be a signature: want %s", e.Where, v.scheme.form())
 	case UnknownScheme:
-		return fmt.Sprintf("the header %s has only signatures of another version or algorithm: want %s", e.Header, v.scheme.form())
+		return fmt.Sprintf("the header %s has only signatures of another version or algorithm: want %s", e.Where, v.scheme.form())
 	case MalformedBody:
 		return "the body has to be read to check the signature, and it is neither JSON nor a form"
 	case MissingField:
-		return fmt.Sprintf("the body has nothing at %s", e.Header)
+		return fmt.Sprintf("the body has nothing at %s", e.Where)
 	case MalformedField:
-		return fmt.Sprintf("what the body has at %s is not what should be there", e.Header)
+		return fmt.Sprintf("what the body has at %s is not what should be there", e.Where)
 	case MalformedTimestamp:
-		return fmt.Sprintf("the timestamp in %s is not in %s", e.Header, v.scheme.unit())
+		return fmt.Sprintf("the timestamp in %s is not in %s", e.Where, v.scheme.unit())
 	case UnknownURL:
 		return "the URL is signed too: give the one that the provider calls, with --url or public_url"
 	case BodyAltered:

@@ -45,11 +45,11 @@ const (
 // It quotes nothing of the delivery, so it can be logged as it is.
 type Error struct {
 	Reason Reason
-	Header string // the header that is to blame, or the place in the body; the signature's if no other is
+	Where  string // the header that is to blame, or the place in the body; the signature's if no other is
 }
 
 func (e *Error) Error() string {
-	return webhook.ErrUnverified.Error() + ": " + string(e.Reason) + " (" + e.Header + ")"
+	return webhook.ErrUnverified.Error() + ": " + string(e.Reason) + " (" + e.Where + ")"
 }
 
 // Unwrap returns [webhook.ErrUnverified].
