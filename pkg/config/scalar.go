@@ -2,13 +2,14 @@ package config
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/goccy/go-yaml/ast"
+
+	"github.com/hookonce/hookonce/pkg/signature"
 )
 
 // raw returns the text of a string before the variables are put in.
@@ -157,15 +158,13 @@ func (v value) size(to *int64, most int64) {
 	*to = n
 }
 
-var headerName = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
-
 // header reads the name of a header.
 func (v value) header(to *string) bool {
 	var s string
 	if !v.text(&s) {
 		return false
 	}
-	if !headerName.MatchString(s) {
+	if !signature.IsHeaderName(s) {
 		v.wrong("is not the name of a header")
 		return false
 	}

@@ -46,11 +46,11 @@ func (s Scheme) check(signed *template) error {
 // checkPlaces is about where the signature is.
 func (s Scheme) checkPlaces() error {
 	var p problems
-	p.when(s.SignatureAt == "" && !isHeaderName(s.Header), "header %q: not the name of a header", s.Header)
+	p.when(s.SignatureAt == "" && !IsHeaderName(s.Header), "header %q: not the name of a header", s.Header)
 	p.when(s.SignatureAt != "" && s.Header != "", "signature at %q: and in header %q, not both", s.SignatureAt, s.Header)
-	p.when(s.OldHeader != "" && !isHeaderName(s.OldHeader), "old header %q: not the name of a header", s.OldHeader)
+	p.when(s.OldHeader != "" && !IsHeaderName(s.OldHeader), "old header %q: not the name of a header", s.OldHeader)
 	for _, name := range s.MoreHeaders {
-		p.when(!isHeaderName(name), "more headers %q: not the name of a header", name)
+		p.when(!IsHeaderName(name), "more headers %q: not the name of a header", name)
 	}
 	p.when(len(s.MoreHeaders) > 0 && s.Header == "", "more headers: without a first in header")
 	p.when(len(s.MoreHeaders) >= maxEntries, "more headers: more than %d", maxEntries-1)
@@ -94,7 +94,7 @@ func (s Scheme) checkBody(signed *template) error {
 // checkToken is about schemes that sign nothing.
 func (s Scheme) checkToken() error {
 	var p problems
-	p.when(s.SignatureAt == "" && !isHeaderName(s.Header), "header %q: not the name of a header", s.Header)
+	p.when(s.SignatureAt == "" && !IsHeaderName(s.Header), "header %q: not the name of a header", s.Header)
 	p.when(s.Signed+s.TimestampField+s.TimestampHeader+s.TimestampAt+s.IDHeader+s.Separator+s.Items != "" || s.Tolerance != 0, "kind %q: signs nothing, so it takes no more than header and prefix", s.Kind)
 	p.when(s.Algorithm+s.Encoding+s.KeyEncoding != "", "kind %q: has no algorithm and no encoding", s.Kind)
 	p.when(s.SignatureAt != "", "kind %q: is in a header", s.Kind)
@@ -116,7 +116,7 @@ func (s Scheme) checkTimestamp(t *template) error {
 	p.when(!slices.Contains([]string{"", "ms", "rfc3339"}, s.TimestampUnit), "timestamp unit %q: want ms, rfc3339 or none", s.TimestampUnit)
 	p.when(s.TimestampUnit != "" && field+header+at == "", "timestamp unit %q: there is no timestamp", s.TimestampUnit)
 	if header != "" {
-		p.when(!isHeaderName(header), "timestamp header %q: not the name of a header", header)
+		p.when(!IsHeaderName(header), "timestamp header %q: not the name of a header", header)
 		p.when(strings.EqualFold(header, s.Header), "timestamp header %q: is the signature's too", header)
 	}
 	if field != "" {
@@ -134,7 +134,7 @@ func (s Scheme) checkID(signed bool) error {
 		return fmt.Errorf("signed %q: uses {id}, but no header has it", s.Signed)
 	case !signed && id != "":
 		return fmt.Errorf("id header %q: is read, but {id} is not signed", id)
-	case id != "" && !isHeaderName(id):
+	case id != "" && !IsHeaderName(id):
 		return fmt.Errorf("id header %q: not the name of a header", id)
 	case id != "" && (strings.EqualFold(id, s.Header) || strings.EqualFold(id, s.TimestampHeader)):
 		return fmt.Errorf("id header %q: is the signature's or the timestamp's too", id)
@@ -142,9 +142,9 @@ func (s Scheme) checkID(signed bool) error {
 	return nil
 }
 
-// isHeaderName reports whether name is a token of RFC 9110. Another one would
+// IsHeaderName reports whether name is a token of RFC 9110. Another one would
 // not be brought into canonical form, and so would never be found.
-func isHeaderName(name string) bool {
+func IsHeaderName(name string) bool {
 	const marks = "!#$%&'*+-.^_`|~"
 	for _, c := range []byte(name) {
 		letter := 'a' <= c|0x20 && c|0x20 <= 'z'

@@ -91,7 +91,7 @@ func (s Scheme) compile() (template, error) {
 
 func (s Scheme) placeholder(t *template, name string) (segment, bool) {
 	if header, ok := strings.CutPrefix(name, "header:"); ok {
-		return segment{part: headerPart, header: http.CanonicalHeaderKey(header)}, isHeaderName(header)
+		return segment{part: headerPart, header: http.CanonicalHeaderKey(header)}, IsHeaderName(header)
 	}
 	if strings.HasPrefix(name, "/") {
 		p, err := payload.ParsePointer(name)
