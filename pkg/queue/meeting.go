@@ -132,8 +132,9 @@ func readMeeting(answer []string, err error) (meeting, error) {
 
 func shaText(ev webhook.Event) string { return hex.EncodeToString(ev.SHA256[:]) }
 
-// register makes queues visible. asynq's client does it once in its life, so
-// after Redis lost its data the queues would work unseen.
+// register makes queues visible. A [Client] does it once for each in its life;
+// after Redis lost its data the queues would work unseen if a [Server] did not
+// do it again and again.
 func register(ctx context.Context, rdb redis.UniversalClient, sources ...string) error {
 	names := make([]any, len(sources))
 	for i, s := range sources {
