@@ -41,7 +41,7 @@ type Ingest struct {
 	Persistent    bool          `env:"REDIS_PERSISTENT" envDefault:"false" help:"Redis persists, although it does not show that"`
 	AllowEviction bool          `env:"REDIS_ALLOW_EVICTION" envDefault:"false" help:"start although Redis may evict tasks, and so lose events"`
 	AckTimeout    time.Duration `env:"INGEST_ACK_TIMEOUT" envDefault:"800ms" help:"how long a delivery may wait for that"`
-	MaxInflight   int           `env:"INGEST_MAX_INFLIGHT" envDefault:"1024" help:"deliveries at once; more are told to come back"`
+	MaxInflight   int           `env:"INGEST_MAX_INFLIGHT" envDefault:"256" help:"deliveries at once; more are told to come back"`
 	MaxBodyBytes  Size          `env:"MAX_BODY_BYTES" envDefault:"256MiB" help:"of all bodies in hand at once; more are told to come back"`
 	Proxies       []string      `env:"TRUSTED_PROXIES" help:"addresses and networks, with commas between them, whose X-Forwarded-For, -Proto and -Host are believed; if not set, none"`
 	AllowUnsigned bool          `env:"ALLOW_UNSIGNED" envDefault:"false" help:"start without a sources file, and accept what nobody signed"`

@@ -40,7 +40,7 @@ func TestIngestDefaults(t *testing.T) {
 		Ack:           "queue",
 		Fallback:      "redis",
 		AckTimeout:    800 * time.Millisecond,
-		MaxInflight:   1024,
+		MaxInflight:   256,
 		MaxBodyBytes:  256 << 20,
 		AllowUnsigned: true,
 		Log:           config.Log{Level: slog.LevelInfo, Format: "json"},
@@ -121,8 +121,8 @@ func TestIngestRefusal(t *testing.T) {
 		{"INGEST_ACK_TIMEOUT=0", "INGEST_ACK_TIMEOUT: want more than 0, such as 800ms"},
 		{"INGEST_ACK_TIMEOUT=" + canary, "INGEST_ACK_TIMEOUT: want a duration such as 800ms"},
 		{"INGEST_MAX_INFLIGHT=0", "INGEST_MAX_INFLIGHT: want 1 or more"},
-		{"INGEST_MAX_INFLIGHT=99999999999", "INGEST_MAX_INFLIGHT: want a whole number such as 1024"},
-		{"INGEST_MAX_INFLIGHT=" + canary, "INGEST_MAX_INFLIGHT: want a whole number such as 1024"},
+		{"INGEST_MAX_INFLIGHT=99999999999", "INGEST_MAX_INFLIGHT: want a whole number such as 256"},
+		{"INGEST_MAX_INFLIGHT=" + canary, "INGEST_MAX_INFLIGHT: want a whole number such as 256"},
 		{"INGEST_ADDR=8080" + canary, "INGEST_ADDR: want host:port or :port, such as :8080"},
 		{"OPS_ADDR=" + canary, "OPS_ADDR: want host:port or :port, such as 127.0.0.1:8081"},
 		{"LOG_LEVEL=" + canary, "LOG_LEVEL: want debug, info, warn or error"},
@@ -150,7 +150,7 @@ func TestIngestAllAtOnce(t *testing.T) {
 	_, err := config.ReadIngest([]string{"LOG_LEVEL=loud", "INGEST_ACK=mail", "INGEST_MAX_INFLIGHT=many"})
 	want := strings.TrimSpace(`
 REDIS_URL: must be set: where the queue is, such as redis://localhost:6379/0
-INGEST_MAX_INFLIGHT: want a whole number such as 1024
+INGEST_MAX_INFLIGHT: want a whole number such as 256
 LOG_LEVEL: want debug, info, warn or error
 INGEST_ACK: want queue or inbox
 hookonce.yaml:4: source a: timeout: want a duration from 1s to 15m, such as 10s`)

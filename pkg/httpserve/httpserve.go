@@ -35,6 +35,7 @@ func Serve(ctx context.Context, ln net.Listener, h http.Handler, log *slog.Logge
 		WriteTimeout:      writeTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
+		ConnState:         tellIdle,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 	failed := make(chan error, 1)
@@ -54,6 +55,14 @@ func Serve(ctx context.Context, ln net.Listener, h http.Handler, log *slog.Logge
 		return errors.Join(fmt.Errorf("shut down %s: %w", ln.Addr(), err), srv.Close())
 	}
 	return nil
+}
+
+// tellIdle tells a connection that wants to know when it has answered a request
+// and waits for the next.
+func tellIdle(c net.Conn, s http.ConnState) {
+	if i, ok := c.(interface{ Idle() }); ok && s == http.StateIdle {
+		i.Idle()
+	}
 }
 
 // A Check looks at one thing that a program needs. Its error keeps the program

@@ -96,7 +96,7 @@ const retryAfter = "5"
 func judge(err error) (code int, message, reason string) {
 	if _, ok := errors.AsType[*unheldError](err); ok {
 		if errors.Is(err, errOverloaded) {
-			return http.StatusServiceUnavailable, "Too busy to hold the event: send it again.", "overloaded"
+			return http.StatusServiceUnavailable, busyMessage, "overloaded"
 		}
 		return http.StatusServiceUnavailable, "The event cannot be held now: send it again.", "not_held"
 	}
@@ -157,7 +157,7 @@ func (d *delivery) refuse(c echo.Context, err error) error {
 		args = append(args, "body_sha256", hex.EncodeToString(d.sum[:]))
 	}
 	if reason == "overloaded" {
-		d.sayBusy()
+		d.Door.say()
 	} else {
 		d.Log.Log(c.Request().Context(), level, "delivery refused", args...)
 	}

@@ -102,11 +102,16 @@ func TestClientHangsUp(t *testing.T) {
 	}
 }
 
+// withDoor lets so many deliveries in.
+func withDoor(atOnce int) func(*ingest.Options) {
+	return func(o *ingest.Options) { o.Door = ingest.NewDoor(atOnce, o.Now, o.Observe, o.Log) }
+}
+
 // 87: with all slots taken the next is refused at once, and slots come back.
 func TestMaxInflight(t *testing.T) {
 	t.Parallel()
 	const slots = 3
-	r := newRig(t, func(o *ingest.Options) { o.MaxInflight = slots })
+	r := newRig(t, withDoor(slots))
 	entered, release := make(chan struct{}), make(chan struct{})
 	ends := []func() (webhook.Receipt, error){
 		func() (webhook.Receipt, error) { return webhook.Receipt{Outcome: webhook.Accepted}, nil },
@@ -135,7 +140,7 @@ func TestMaxInflight(t *testing.T) {
 		if length := w.Header().Get("Content-Length"); length != strconv.Itoa(w.Body.Len()) {
 			t.Errorf("Content-Length is %s of %d bytes", length, w.Body.Len())
 		}
-		if report := r.reports[len(r.reports)-1]; report.Reason != "overloaded" || report.Source != "default" {
+		if report := r.reports[len(r.reports)-1]; report.Reason != "overloaded" {
 			t.Errorf("reported %+v", report)
 		}
 		if n := len(r.queue.got()); n != before {
@@ -158,9 +163,8 @@ func TestOverloadIsSaidOnce(t *testing.T) {
 	t.Parallel()
 	var seconds atomic.Int64
 	r := newRig(t, func(o *ingest.Options) {
-		o.MaxInflight = 1
 		o.Now = func() time.Time { return noon.Add(time.Duration(seconds.Load()) * time.Second) }
-	})
+	}, withDoor(1))
 	entered, release := make(chan struct{}), make(chan struct{})
 	r.queue.answer = func(context.Context, webhook.Event) (webhook.Receipt, error) {
 		close(entered)

@@ -2,84 +2,95 @@ package ingest
 
 import (
 	"errors"
+	"log/slog"
 	"net/http"
 	"strconv"
-	"strings"
 	"sync/atomic"
+	"time"
 
-	"github.com/hookonce/hookonce/pkg/source"
 	"github.com/hookonce/hookonce/pkg/webhook"
 )
 
 var errOverloaded = errors.New("too many deliveries at once")
 
-// A door turns deliveries away while as many as may be are inside. It must cost
-// far less than to take one: else a server that is asked for three times what it
-// can do would do nothing but say no.
-type door struct {
-	*server
-	inside http.Handler
+// A Door turns deliveries away while as many as may be are inside. That must
+// cost far less than to take one: else a server that is asked for three times
+// what it can do would do nothing but say no.
+//
+// A handler keeps to its door by itself; [Door.Listen] saves more, by answering
+// before HTTP is read.
+type Door struct {
+	slots   chan struct{}
+	now     func() time.Time
+	observe func(Report)
+	log     *slog.Logger
+
+	count  atomic.Int64 // of those turned away since it was last said
+	saidAt atomic.Int64 // Unix seconds
 }
 
-// tooBusy is the answer, as [answer] would be written.
-const tooBusy = `{"status":"error","message":"Too busy to hold the event: send it again.","event_id":"unknown"}`
-
-func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if len(d.slots) < cap(d.slots) {
-		d.inside.ServeHTTP(w, r)
-		return
-	}
-	h := w.Header()
-	h["Content-Type"], h["Content-Length"], h["Retry-After"] = jsonType, tooBusyLength, retryAfterBusy
-	w.WriteHeader(http.StatusServiceUnavailable)
-	_, _ = w.Write([]byte(tooBusy)) // whoever has gone does not need to know
-	d.sayBusy()
-	d.Observe(Report{Source: d.named(r), Outcome: webhook.Refused, Reason: "overloaded"})
+// NewDoor returns a door that lets so many deliveries in at once, from the last
+// byte of the delivery to its answer. Each that is turned away is observed, and
+// the log has a line of them each second.
+func NewDoor(atOnce int, now func() time.Time, observe func(Report), log *slog.Logger) *Door {
+	return &Door{slots: make(chan struct{}, atOnce), now: now, observe: observe, log: log}
 }
 
-// Headers that are the same each time.
-var (
-	jsonType       = []string{"application/json"}
-	tooBusyLength  = []string{strconv.Itoa(len(tooBusy))}
-	retryAfterBusy = []string{retryAfter}
-)
-
-// named is the source that a request is for, if it is a known one.
-func (d *door) named(r *http.Request) string {
-	name := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, "/webhooks"), "/")
-	if name == "" {
-		name = source.DefaultName
-	}
-	if d.sources[name] == nil {
-		return ""
-	}
-	return name
-}
+// full reports whether a delivery that comes now is turned away.
+func (d *Door) full() bool { return len(d.slots) == cap(d.slots) }
 
 // enter takes a slot, which the returned function gives back. It comes after the
 // body was read: who sends slowly shall not keep others out.
-func (s *server) enter() (leave func(), err error) {
+func (d *Door) enter() (leave func(), err error) {
 	select {
-	case s.slots <- struct{}{}:
-		return func() { <-s.slots }, nil
+	case d.slots <- struct{}{}:
+		return func() { <-d.slots }, nil
 	default:
 		return nil, &unheldError{errOverloaded}
 	}
 }
 
-// busy counts those who were turned away since it was last said.
-type busy struct {
-	count  atomic.Int64
-	saidAt atomic.Int64 // Unix seconds
+// handler turns requests away before they are read.
+func (d *Door) handler(inside http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !d.full() {
+			inside.ServeHTTP(w, r)
+			return
+		}
+		h := w.Header()
+		h["Content-Type"], h["Content-Length"], h["Retry-After"] = jsonType, busyLength, busyRetryAfter
+		w.WriteHeader(http.StatusServiceUnavailable)
+		_, _ = w.Write([]byte(busyAnswer)) // whoever has gone does not need to know
+		d.turnedAway()
+	})
 }
 
-// sayBusy logs once a second: a line for each would be the next overload.
-func (s *server) sayBusy() {
-	n := s.busy.count.Add(1)
-	now := s.Now().Unix()
-	if said := s.busy.saidAt.Load(); now == said || !s.busy.saidAt.CompareAndSwap(said, now) {
+const (
+	busyMessage = "Too busy to hold the event: send it again."
+	// busyAnswer is the [answer] to all that are turned away.
+	busyAnswer = `{"status":"error","message":"` + busyMessage + `","event_id":"unknown"}`
+)
+
+// Headers that are the same each time.
+var (
+	jsonType       = []string{"application/json"}
+	busyLength     = []string{strconv.Itoa(len(busyAnswer))}
+	busyRetryAfter = []string{retryAfter}
+)
+
+// turnedAway tells of a delivery of which nothing is known.
+func (d *Door) turnedAway() {
+	d.say()
+	d.observe(Report{Outcome: webhook.Refused, Reason: "overloaded"})
+}
+
+// say logs once a second: a line for each would be the next overload.
+func (d *Door) say() {
+	n := d.count.Add(1)
+	now := d.now().Unix()
+	if said := d.saidAt.Load(); now == said || !d.saidAt.CompareAndSwap(said, now) {
 		return
 	}
-	s.busy.count.Add(-n)
-	s.Log.Error("overloaded: deliveries are told to come back", "deliveries", n, "at_once", cap(s.slots))
+	d.count.Add(-n)
+	d.log.Error("overloaded: deliveries are told to come back", "deliveries", n, "at_once", cap(d.slots))
 }

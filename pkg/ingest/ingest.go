@@ -24,13 +24,13 @@ type Queue interface {
 
 // Options are the parts of ingest. Those of the first group must be set.
 type Options struct {
-	Queue       Queue
-	Sources     []source.Source
-	AckTimeout  time.Duration // from the last byte of a delivery to its answer, at most
-	MaxInflight int           // deliveries in hand at once, from the last byte to the answer; more are refused at once
-	Now         func() time.Time
-	Observe     func(Report) // called for each event of an answer, and once for an answer without any
-	Log         *slog.Logger
+	Queue      Queue
+	Sources    []source.Source
+	AckTimeout time.Duration // from the last byte of a delivery to its answer, at most
+	Door       *Door         // how many deliveries are in hand at once
+	Now        func() time.Time
+	Observe    func(Report) // called for each event of an answer, and once for an answer without any
+	Log        *slog.Logger
 
 	Proxies Proxies     // none: all peers are clients
 	Bodies  *Bodies     // nil: no bound
@@ -54,14 +54,12 @@ type Report struct {
 type server struct {
 	Options
 	sources map[string]*source.Source
-	slots   chan struct{}
-	busy    busy
 }
 
 // New returns the public handler: POST /webhooks/{source}, and POST /webhooks
 // for the source named default. Anything else is refused.
 func New(o Options) http.Handler {
-	s := &server{Options: o, sources: map[string]*source.Source{}, slots: make(chan struct{}, o.MaxInflight)}
+	s := &server{Options: o, sources: map[string]*source.Source{}}
 	if s.Away == nil {
 		s.Away = func() bool { return false }
 	}
@@ -73,7 +71,7 @@ func New(o Options) http.Handler {
 	e.Use(middleware.RecoverWithConfig(middleware.RecoverConfig{LogErrorFunc: s.panicked}))
 	e.Any("/webhooks", s.receive)         // a provider, for each event of the source default
 	e.Any("/webhooks/:source", s.receive) // a provider, for each event
-	return &door{server: s, inside: e}
+	return o.Door.handler(e)
 }
 
 // receive takes one delivery through all steps. Each step that fails ends it.
@@ -111,7 +109,7 @@ func (d *delivery) take(c echo.Context) (done bool, err error) {
 	if err := d.read(r, c.Response()); err != nil {
 		return false, err
 	}
-	leave, err := d.enter()
+	leave, err := d.Door.enter()
 	if err != nil {
 		return false, err
 	}

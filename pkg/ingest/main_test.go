@@ -88,6 +88,7 @@ type rig struct {
 	http.Handler
 	queue *fakeQueue
 	log   *record
+	door  *ingest.Door
 
 	mu      sync.Mutex
 	reports []ingest.Report
@@ -97,18 +98,20 @@ func newRig(tb testing.TB, change ...func(*ingest.Options)) *rig {
 	tb.Helper()
 	r := &rig{queue: &fakeQueue{}, log: &record{}}
 	o := ingest.Options{
-		Queue:       r.queue,
-		Sources:     sources(tb),
-		AckTimeout:  time.Minute,
-		MaxInflight: 2000,
-		Now:         atNoon,
-		Observe:     r.observe,
-		Log:         slog.New(slog.NewJSONHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Queue:      r.queue,
+		Sources:    sources(tb),
+		AckTimeout: time.Minute,
+		Now:        atNoon,
+		Observe:    r.observe,
+		Log:        slog.New(slog.NewJSONHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 	for _, f := range change {
 		f(&o)
 	}
-	r.Handler = ingest.New(o)
+	if o.Door == nil {
+		o.Door = ingest.NewDoor(2000, o.Now, o.Observe, o.Log)
+	}
+	r.door, r.Handler = o.Door, ingest.New(o)
 	return r
 }
 

@@ -47,21 +47,23 @@ func Ingest(ctx context.Context, o Options) error {
 	bodies := ingest.NewBodies(int64(cfg.MaxBodyBytes))
 	metrics.BodyBytes(bodies.InUse)
 	limiter := rate.New(rdb)
+	observe := func(r ingest.Report) { observeDelivery(metrics, r) }
+	door := ingest.NewDoor(cfg.MaxInflight, time.Now, observe, log)
 	public := &swap{}
 	use := func(sources []source.Source) {
 		public.set(ingest.New(ingest.Options{
-			Queue:       k.holder(sources),
-			Sources:     sources,
-			AckTimeout:  cfg.AckTimeout,
-			MaxInflight: cfg.MaxInflight,
-			Now:         time.Now,
-			Observe:     func(r ingest.Report) { observeDelivery(metrics, r) },
-			Log:         log,
-			Proxies:     cfg.Trusted,
-			Bodies:      bodies,
-			Limiter:     limiter,
-			Replays:     k.marks,
-			Away:        k.keeper.Redis.Open,
+			Queue:      k.holder(sources),
+			Sources:    sources,
+			AckTimeout: cfg.AckTimeout,
+			Door:       door,
+			Now:        time.Now,
+			Observe:    observe,
+			Log:        log,
+			Proxies:    cfg.Trusted,
+			Bodies:     bodies,
+			Limiter:    limiter,
+			Replays:    k.marks,
+			Away:       k.keeper.Redis.Open,
 		}))
 		sayUnproven(ctx, log, sources)
 	}
@@ -88,7 +90,7 @@ func Ingest(ctx context.Context, o Options) error {
 	return k.serve(ctx, func(ctx context.Context) error {
 		return together(ctx,
 			reload.Run,
-			func(ctx context.Context) error { return httpserve.Serve(ctx, publicListener, public, log) },
+			func(ctx context.Context) error { return httpserve.Serve(ctx, door.Listen(publicListener), public, log) },
 			func(ctx context.Context) error { return httpserve.Serve(ctx, opsListener, ops, log) },
 		)
 	})

@@ -73,7 +73,7 @@ func TestReplayRace(t *testing.T) {
 		marks = append(marks, m)
 		servers = append(servers, httptest.NewServer(ingest.New(ingest.Options{
 			Queue: &flaky{Client: queue.NewClient(rdb, settings)}, Sources: []source.Source{src},
-			AckTimeout: 10 * time.Second, MaxInflight: 1000, Now: time.Now, Observe: func(ingest.Report) {}, Log: log, Replays: m,
+			AckTimeout: 10 * time.Second, Door: ingest.NewDoor(1000, time.Now, func(ingest.Report) {}, log), Now: time.Now, Observe: func(ingest.Report) {}, Log: log, Replays: m,
 		})))
 	}
 	var unknown atomic.Int64 // ids of which the last word was a 503
