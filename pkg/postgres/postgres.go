@@ -10,6 +10,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 	"time"
@@ -45,15 +46,20 @@ const (
 // connections, and does not connect yet: [Store.Ping] does. The settings of the
 // session are ours and cannot be changed by the url.
 func Open(ctx context.Context, url string, conns int) (*Store, error) {
-	return open(ctx, url, conns, lockTimeout)
+	return open(ctx, url, conns, lockTimeout, nil)
 }
 
 // OpenInbox is [Open] for ingest, which has less time.
 func OpenInbox(ctx context.Context, url string, conns int) (*Store, error) {
-	return open(ctx, url, conns, inboxLock)
+	return open(ctx, url, conns, inboxLock, keyByKey)
 }
 
-func open(ctx context.Context, url string, conns int, lock time.Duration) (*Store, error) {
+// keyByKey makes the inbox look for each key by the index. A plan is kept for the
+// life of a connection, and one made while the table was small would compare
+// each batch with all rows.
+var keyByKey = map[string]string{"enable_hashjoin": "off", "enable_mergejoin": "off"}
+
+func open(ctx context.Context, url string, conns int, lock time.Duration, more map[string]string) (*Store, error) {
 	cfg, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		return nil, fmt.Errorf("DATABASE_URL: %s", reason(err))
@@ -72,6 +78,10 @@ func open(ctx context.Context, url string, conns int, lock time.Duration) (*Stor
 	p["lock_timeout"] = millis(lock)
 	p["idle_in_transaction_session_timeout"] = millis(statementTimeout)
 	p["client_connection_check_interval"] = millis(checkInterval)
+	// For the same reason, and since disks do not turn any more: with the default
+	// of 4 a plan made while the table has a few pages reads all of it for one key.
+	p["random_page_cost"] = "1.1"
+	maps.Copy(p, more)
 	db, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("open database: %w", err)
