@@ -69,7 +69,7 @@ func (c *doorConn) Read(p []byte) (int, error) {
 			c.between.Store(false)
 			return n, err
 		}
-		if _, err := c.Conn.Write(busyResponse); err != nil {
+		if _, err := c.Write(busyResponse); err != nil {
 			return 0, err
 		}
 		c.door.turnedAway()

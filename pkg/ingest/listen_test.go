@@ -77,7 +77,7 @@ func crowded(t *testing.T) (r *rig, addr string, release func()) {
 			c.(interface{ Idle() }).Idle()
 		}
 	}}
-	go srv.Serve(r.door.Listen(ln)) //nolint:errcheck // ends with Close
+	go srv.Serve(r.door.Listen(ln))
 	t.Cleanup(func() { release(); srv.Close() })
 	first := connect(t, ln.Addr().String())
 	first.send(whole("evt_1"))
