@@ -24,7 +24,7 @@ type Client struct {
 
 // NewClient returns a client for the sources in settings. It does not close rdb.
 func NewClient(rdb redis.UniversalClient, settings map[string]Settings) *Client {
-	return &Client{rdb: rdb, merger: &merger{rdb: rdb}, settings: settings, now: time.Now}
+	return &Client{rdb: rdb, merger: newMerger(rdb), settings: settings, now: time.Now}
 }
 
 // Enqueue puts ev on its source's queue, once: a copy of an event that is in

@@ -36,18 +36,18 @@ func (m *Memory) Look(ctx context.Context) { m.look(ctx) }
 // SetNow lets the repairer believe that it is another time.
 func (r *Repairer) SetNow(now func() time.Time) { r.now = now }
 
-// Waiting is how many tasks wait for the batch under way.
-func Waiting(c *Client) int {
+// Waiting is how many tasks of a source wait for the batch under way, and Ended
+// how many of them nobody waits for any more.
+func Waiting(c *Client, source string) int {
 	c.merger.mu.Lock()
 	defer c.merger.mu.Unlock()
-	return len(c.merger.waiting)
+	return len(c.merger.lanes[source].waiting)
 }
 
-// Ended is how many of them nobody waits for any more.
-func Ended(c *Client) (n int) {
+func Ended(c *Client, source string) (n int) {
 	c.merger.mu.Lock()
 	defer c.merger.mu.Unlock()
-	for _, e := range c.merger.waiting {
+	for _, e := range c.merger.lanes[source].waiting {
 		if e.ctx.Err() != nil {
 			n++
 		}

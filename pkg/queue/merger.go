@@ -15,28 +15,36 @@ import (
 type merger struct {
 	rdb redis.UniversalClient
 
-	mu      sync.Mutex
+	mu    sync.Mutex
+	lanes map[string]*lane // by source: one whose Redis node is away holds up no other
+}
+
+// A lane holds the tasks of one source that wait for the batch under way.
+type lane struct {
 	waiting []*enqueueing
 	busy    bool // somebody flushes
 }
 
 // An enqueueing is one task on its way.
 type enqueueing struct {
-	ctx    context.Context
-	source string
-	id     string // of the task
-	msg    []byte
-	at     int64 // Unix time in nanoseconds
+	ctx context.Context
+	id  string // of the task
+	msg []byte
+	at  int64 // Unix time in nanoseconds
 
 	done chan struct{} // closed after met is set
 	met  meeting       // with no state if the task is new
 }
 
+func newMerger(rdb redis.UniversalClient) *merger {
+	return &merger{rdb: rdb, lanes: map[string]*lane{}}
+}
+
 // enqueue puts a task onto its queue, if it is new, and returns what it met
 // otherwise.
 func (m *merger) enqueue(ctx context.Context, source, id string, msg []byte, at time.Time) meeting {
-	e := &enqueueing{ctx: ctx, source: source, id: id, msg: msg, at: at.UnixNano(), done: make(chan struct{})}
-	m.submit(e)
+	e := &enqueueing{ctx: ctx, id: id, msg: msg, at: at.UnixNano(), done: make(chan struct{})}
+	m.submit(source, e)
 	select {
 	case <-e.done:
 		return e.met
@@ -45,31 +53,36 @@ func (m *merger) enqueue(ctx context.Context, source, id string, msg []byte, at 
 	}
 }
 
-func (m *merger) submit(e *enqueueing) {
+func (m *merger) submit(source string, e *enqueueing) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.waiting = append(m.waiting, e)
-	if !m.busy {
-		m.busy = true
-		go m.flush()
+	l := m.lanes[source]
+	if l == nil {
+		l = new(lane)
+		m.lanes[source] = l
+	}
+	l.waiting = append(l.waiting, e)
+	if !l.busy {
+		l.busy = true
+		go m.flush(source, l)
 	}
 }
 
 // flush sends what waits until nothing does. One batch is under way at a time:
 // the next one gathers meanwhile.
-func (m *merger) flush() {
+func (m *merger) flush(source string, l *lane) {
 	for {
 		m.mu.Lock()
-		n := batchSize(m.waiting)
-		batch := m.waiting[:n:n]
-		m.waiting = m.waiting[n:]
+		n := batchSize(l.waiting)
+		batch := l.waiting[:n:n]
+		l.waiting = l.waiting[n:]
 		if n == 0 {
-			m.waiting, m.busy = nil, false
+			l.waiting, l.busy = nil, false
 			m.mu.Unlock()
 			return
 		}
 		m.mu.Unlock()
-		m.send(batch)
+		m.send(source, batch)
 	}
 }
 
@@ -89,10 +102,10 @@ func batchSize(waiting []*enqueueing) int {
 	return len(waiting)
 }
 
-// send enqueues a batch, and answers each.
-func (m *merger) send(batch []*enqueueing) {
-	var order []string
-	groups := map[string][]*enqueueing{}
+// send enqueues those of a batch that somebody still waits for, and answers each.
+// The last of their deadlines is that of the script.
+func (m *merger) send(source string, batch []*enqueueing) {
+	var group []*enqueueing
 	var until time.Time
 	for _, e := range batch {
 		if e.met.err = e.ctx.Err(); e.met.err != nil {
@@ -102,19 +115,17 @@ func (m *merger) send(batch []*enqueueing) {
 		if deadline, ok := e.ctx.Deadline(); ok && deadline.After(until) {
 			until = deadline
 		}
-		if groups[e.source] == nil {
-			order = append(order, e.source)
-		}
-		groups[e.source] = append(groups[e.source], e)
+		group = append(group, e)
 	}
-	ctx, cancel := context.WithoutCancel(batch[0].ctx), func() {}
+	if len(group) == 0 {
+		return
+	}
+	ctx, cancel := context.WithoutCancel(group[0].ctx), func() {}
 	if !until.IsZero() {
 		ctx, cancel = context.WithDeadline(ctx, until)
 	}
 	defer cancel()
-	for _, source := range order {
-		m.run(ctx, source, groups[source])
-	}
+	m.run(ctx, source, group)
 }
 
 // enqueueTasks puts those of many tasks onto one queue whose ids are new, as
@@ -150,7 +161,7 @@ if #ids > 0 then
 end
 return answers`)
 
-// run puts the tasks of one queue onto it.
+// run puts tasks onto their queue.
 func (m *merger) run(ctx context.Context, source string, group []*enqueueing) {
 	keys := make([]string, len(group))
 	args := make([]any, 1, 1+3*len(group))
