@@ -186,7 +186,7 @@ func talkers() map[string]Preset {
 				Timeout: "5 s",
 				Retries: "10 in 24 hours",
 				Proof:   "vectors hubspot: HubSpot/hubspot-api-nodejs, for the older signature; the newer follows its documentation",
-				Notes:   "The address is signed: public_url must be what is written at HubSpot, to the letter.",
+				Notes:   "The address is signed: public_url must be what is written at HubSpot, to the letter. The older signature is a plain hash that begins with the secret, so who has one delivery can append to its body.",
 			},
 		},
 	}
