@@ -18,7 +18,8 @@ var errUnknownURL = errors.New("the URL is signed too: say what the provider cal
 // Sign returns r as the provider would send it, signed with the first secret
 // that can: with the headers of the signature set in a copy of r.Header, and
 // with what belongs into the body or the URL set there. A scheme that signs no
-// id, or no time, ignores it. Who has only a public key cannot sign.
+// id, or no time, ignores it. Who has only a public key cannot sign, and a body
+// that would be refused for what it is cannot be signed inside.
 func (v *Verifier) Sign(r Request, id string, now time.Time) (Request, error) {
 	m := v.memory.Get().(*scratch)
 	defer v.memory.Put(m)
@@ -35,10 +36,17 @@ func (v *Verifier) Sign(r Request, id string, now time.Time) (Request, error) {
 		r.Header.Set(s.Header, s.Prefix+base64.StdEncoding.EncodeToString([]byte(v.secrets()[0])))
 		return r, nil
 	}
+	var err error
 	if s.Items != "" {
-		return v.signItems(m, r, id, now)
+		r, err = v.signItems(m, r, id, now)
+	} else {
+		r, err = v.signOne(m, r, nil, id, now)
 	}
-	return v.signOne(m, r, nil, id, now)
+	if err == nil && (s.TimestampAt != "" || s.SignatureAt != "") {
+		// A body that has its place for them may be one that no receiver reads.
+		_, err = v.Match(r, now)
+	}
+	return r, err
 }
 
 func (v *Verifier) signItems(m *scratch, r Request, id string, now time.Time) (Request, error) {
