@@ -24,12 +24,18 @@ import (
 	"github.com/hookonce/hookonce/pkg/source"
 )
 
-// families are providers of the corpus that differ in how they sign, where
-// their ids are, and what their bodies are. auth0 has no preset: its payloads,
-// arrays, go to a source that only knows their bytes.
+// families are the providers of the corpus, but for PayPal, which signs with an
+// id of the webhook, and Paddle Classic, whose forms no preset reads. Those
+// without a preset go to a source that only knows their bytes.
 var families = []string{
-	"adyen", "auth0", "bitbucket", "discord", "github", "gitlab", "gocardless", "hubspot", "line", "mandrill",
-	"sendgrid", "shopify", "slack", "sparkpost", "stripe", "telegram", "twilio", "whatsapp", "zendesk",
+	"adyen", "amazon-ses", "ampersand", "anthropic", "assemblyai", "attio", "auth0", "azure-devops", "bigcommerce",
+	"bitbucket", "brevo", "brex", "cal-com", "calendly", "checkout", "clerk", "close-crm", "coinbase", "commercelayer",
+	"deepgram", "discord", "dockerhub", "docusign", "elevenlabs", "gitea", "gitee", "github-go-scm", "github", "gitlab",
+	"gocardless", "gogs", "hubspot", "intercom", "jira", "line", "linear", "mailersend", "mailjet", "mailtrap",
+	"mandrill", "monday", "notion", "openai", "paddlebilling", "pagerduty", "pipedrive", "plaid", "postal", "postmark",
+	"razorpay", "recall-ai", "replicate", "resend", "retell", "sendgrid", "sentry", "shopify", "slack", "sparkpost",
+	"square", "stripe", "supabase", "telegram", "twilio", "typeform", "unisender-go", "vapi", "vercel", "whatsapp",
+	"woocommerce", "workos", "zendesk", "zoom",
 }
 
 const generic = `{verify: {scheme: hmac, header: X-Signature}, id: content, type: {text: event}, items: {json: ""}, secrets: [shared]}`
