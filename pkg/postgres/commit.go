@@ -16,6 +16,9 @@ import (
 // says that the attempt is fenced. If the answer is lost, nobody knows the
 // outcome.
 func (t *lazyTx) commit(ctx context.Context, last statement, values pgx.NamedArgs) error {
+	t.mu.Lock()
+	t.ending = true // a goroutine that the handler left behind must not write after it
+	t.mu.Unlock()
 	if t.conn == nil { // the handler needed no transaction
 		_, err := t.db.Exec(ctx, last.sql, last.args(values)...)
 		return fencedOr(err)

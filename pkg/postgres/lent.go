@@ -57,20 +57,27 @@ func (t *lazyTx) Prepare(ctx context.Context, name, sql string) (*pgconn.Stateme
 }
 
 func (t *lazyTx) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
-	begun, err := t.state()
-	switch {
-	case err != nil:
-		return pgconn.CommandTag{}, err
-	case begun:
-		return t.conn.Exec(ctx, sql, args...)
-	case batchable(args):
-		return t.beginWith(ctx, sql, args)
+	if tag, sent, err := t.firstExec(ctx, sql, args); sent || err != nil {
+		return tag, err
 	}
 	conn, err := t.begun(ctx)
 	if err != nil {
 		return pgconn.CommandTag{}, err
 	}
 	return conn.Exec(ctx, sql, args...)
+}
+
+// firstExec sends the statement together with the begin, if it is the first and
+// can be.
+func (t *lazyTx) firstExec(ctx context.Context, sql string, args []any) (tag pgconn.CommandTag, sent bool, err error) {
+	t.first.Lock()
+	defer t.first.Unlock()
+	begun, err := t.state()
+	if begun || err != nil || !batchable(args) {
+		return tag, false, err
+	}
+	tag, err = t.beginWith(ctx, sql, args)
+	return tag, true, err
 }
 
 // batchable reports whether pgx would run a statement with these arguments in a

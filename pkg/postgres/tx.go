@@ -37,6 +37,9 @@ type lazyTx struct {
 	pooled  *pgxpool.Conn
 	severed *pgx.Conn // the connection, after cut took it from the pool
 	over    bool
+	ending  bool // nothing more is sent for the handler
+
+	first sync.Mutex // held while it begins: a second goroutine must not send anything before
 
 	conn       *pgx.Conn // nil before the transaction begins
 	nested     pgx.Tx    // pgx' own view of the transaction, if somebody needs it
@@ -63,6 +66,8 @@ func (t *lazyTx) acquire(ctx context.Context) error {
 // begun returns the connection with the transaction, which it begins if it has
 // to.
 func (t *lazyTx) begun(ctx context.Context) (*pgx.Conn, error) {
+	t.first.Lock()
+	defer t.first.Unlock()
 	if begun, err := t.state(); begun || err != nil {
 		return t.conn, err
 	}
@@ -78,7 +83,7 @@ func (t *lazyTx) begun(ctx context.Context) (*pgx.Conn, error) {
 func (t *lazyTx) state() (begun bool, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.over {
+	if t.over || t.ending {
 		return false, errReturned
 	}
 	return t.conn != nil, t.beginErr

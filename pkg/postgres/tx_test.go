@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -294,4 +295,53 @@ func TestTxCutInStatement(t *testing.T) {
 		t.Errorf("Ping = %v", err)
 	}
 	f.expect(t, c.Event, webhook.Processing, 0)
+}
+
+// TestTxBeginsOnce lets two goroutines of a handler come with the first statement
+// while the pool has no connection: one begins, and the other waits for that. It
+// must neither take a connection of its own nor write before the transaction.
+func TestTxBeginsOnce(t *testing.T) {
+	t.Parallel()
+	f := newStore(t)
+	f.exec(t, `CREATE TABLE used (n int)`)
+	small := openStore(t, f.url, 1)
+	first, second := f.claim(t, event("e-1", `{}`), "me"), f.claim(t, event("e-2", `{}`), "me")
+	held, release := make(chan struct{}), make(chan struct{})
+	var holder sync.WaitGroup
+	holder.Go(func() {
+		err := small.Attempt(t.Context(), first, func(ctx context.Context, tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, `SELECT $1::int`, 1)
+			close(held)
+			<-release
+			return err
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	<-held
+	boom := errors.New("boom")
+	err := small.Attempt(t.Context(), second, func(ctx context.Context, tx pgx.Tx) error {
+		var wg sync.WaitGroup
+		for n := range 2 {
+			wg.Go(func() {
+				if _, err := tx.Exec(ctx, `INSERT INTO used VALUES ($1)`, n); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		close(release)
+		wg.Wait()
+		if n := 0; tx.QueryRow(ctx, `SELECT count(*) FROM used`).Scan(&n) != nil || n != 2 {
+			t.Errorf("the transaction sees %d rows, want 2", n)
+		}
+		return boom
+	})
+	holder.Wait()
+	if !errors.Is(err, boom) {
+		t.Errorf("Attempt = %v, want %v", err, boom)
+	}
+	if n := query[int](t, f, `SELECT count(*) FROM used`); n != 0 {
+		t.Errorf("%d rows were written outside of a transaction that was rolled back", n)
+	}
 }
