@@ -6,6 +6,7 @@ import (
 	"crypto/ed25519"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/rsa"
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/pem"
@@ -24,19 +25,26 @@ import (
 	"github.com/hookonce/hookonce/pkg/source"
 )
 
-// families are the providers of the corpus, but for PayPal, which signs with an
-// id of the webhook, and Paddle Classic, whose forms no preset reads. Those
-// without a preset go to a source that only knows their bytes.
+// families are the providers of the corpus. Those without a preset go to a source
+// that only knows their bytes.
 var families = []string{
 	"adyen", "amazon-ses", "ampersand", "anthropic", "assemblyai", "attio", "auth0", "azure-devops", "bigcommerce",
 	"bitbucket", "brevo", "brex", "cal-com", "calendly", "checkout", "clerk", "close-crm", "coinbase", "commercelayer",
 	"deepgram", "discord", "dockerhub", "docusign", "elevenlabs", "gitea", "gitee", "github-go-scm", "github", "gitlab",
 	"gocardless", "gogs", "hubspot", "intercom", "jira", "line", "linear", "mailersend", "mailjet", "mailtrap",
-	"mandrill", "monday", "notion", "openai", "paddlebilling", "pagerduty", "pipedrive", "plaid", "postal", "postmark",
+	"mandrill", "monday", "notion", "openai", "paddlebilling", "paddleclassic", "paypal", "pagerduty", "pipedrive", "plaid", "postal", "postmark",
 	"razorpay", "recall-ai", "replicate", "resend", "retell", "sendgrid", "sentry", "shopify", "slack", "sparkpost",
 	"square", "stripe", "supabase", "telegram", "twilio", "typeform", "unisender-go", "vapi", "vercel", "whatsapp",
 	"woocommerce", "workos", "zendesk", "zoom",
 }
+
+const (
+	// forms takes Paddle Classic's, which no preset reads: half of its files
+	// are forms and the rest JSON.
+	forms = `{verify: {scheme: hmac, header: X-Signature}, id: content, type: {text: event}, content: [json, form], secrets: [shared]}`
+	// webhookID is what PayPal calls a webhook, and signs.
+	webhookID = "WH-1"
+)
 
 const generic = `{verify: {scheme: hmac, header: X-Signature}, id: content, type: {text: event}, items: {json: ""}, secrets: [shared]}`
 
@@ -53,12 +61,20 @@ func TestCorpus(t *testing.T) {
 		p, ok := source.FindPreset(provider)
 		if !ok {
 			privates[provider] = "shared"
-			fmt.Fprintf(&file, "  %s: %s\n", names[provider], generic)
+			settings := generic
+			if provider == "paddleclassic" {
+				settings = forms
+			}
+			fmt.Fprintf(&file, "  %s: %s\n", names[provider], settings)
 			continue
 		}
 		public, private := keysFor(t, p.Scheme)
 		privates[provider] = private
-		fmt.Fprintf(&file, "  %s: {provider: %s, secrets: [%q]}\n", names[provider], provider, public)
+		more := ""
+		if provider == "paypal" {
+			more = ", webhook_id: " + webhookID
+		}
+		fmt.Fprintf(&file, "  %s: {provider: %s, secrets: [%q]%s}\n", names[provider], provider, public, more)
 	}
 	s := newStage(t, stacktest.Redis(t), stacktest.Postgres(t), file.String())
 	ingest := s.start("ingest")
@@ -149,6 +165,12 @@ func keysFor(t *testing.T, s signature.Scheme) (secret, private string) {
 			t.Fatal(err)
 		}
 		public, key = k.Public(), k
+	case s.Kind == signature.RSA:
+		k, err := rsa.GenerateKey(rand.Reader, 2048)
+		if err != nil {
+			t.Fatal(err)
+		}
+		public, key = k.Public(), k
 	case s.Kind == signature.Basic:
 		return "name:password", "name:password"
 	case s.KeyEncoding == "hex":
@@ -172,6 +194,9 @@ func signedPayload(t *testing.T, src source.Source, provider, private, url, id s
 		t.Fatal(err)
 	}
 	contentType, body := src.Fit(body)
+	if provider == "paddleclassic" && !bytes.HasPrefix(body, []byte("{")) {
+		contentType = "application/x-www-form-urlencoded"
+	}
 	h.Set("Content-Type", contentType)
 	r := signature.Request{Method: http.MethodPost, URL: url + "/webhooks/" + src.Name, Header: h, Body: body}
 	p, ok := source.FindPreset(provider)
@@ -179,6 +204,9 @@ func signedPayload(t *testing.T, src source.Source, provider, private, url, id s
 		p.Scheme = signature.Scheme{Header: "X-Signature", Algorithm: "sha256", Encoding: "hex"}
 	}
 	for _, scheme := range append([]signature.Scheme{p.Scheme}, p.Scheme.Or...) {
+		if provider == "paypal" {
+			scheme.WebhookID = webhookID
+		}
 		signer, signerErr := scheme.Signer(private)
 		if signerErr != nil {
 			t.Fatal(signerErr)
