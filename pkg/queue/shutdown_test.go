@@ -101,7 +101,7 @@ func TestServeShutdown(t *testing.T) {
 // task. The attempt is good for as long as its own lease in Postgres.
 func TestServeAttemptOutlivesAsynq(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r, _ := privateRig(t) // asynq cancels by id alone, in all queues of a Redis
 	attempts := make(chan context.Context, 8)
 	release := make(chan struct{})
 	r.serve(&processor{process: func(ctx context.Context, _ webhook.Event, _ int) error {
