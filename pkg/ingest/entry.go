@@ -3,6 +3,7 @@ package ingest
 import (
 	"encoding/hex"
 	"fmt"
+	"log/slog"
 	"strings"
 
 	"github.com/labstack/echo/v4"
@@ -92,10 +93,14 @@ func (d *delivery) tell(e *entry) Report {
 }
 
 func (d *delivery) logEntry(c echo.Context, e *entry) {
-	ctx, args := c.Request().Context(), []any{"source", d.src.Name, "event_id", e.event.ID}
-	switch e.outcome() {
+	ctx, outcome := c.Request().Context(), e.outcome()
+	if quiet := outcome == webhook.Accepted || outcome == webhook.Ignored; quiet && !e.receipt.OtherBody && !d.Log.Enabled(ctx, slog.LevelDebug) {
+		return // as nearly all do
+	}
+	args := []any{"source", d.src.Name, "event_id", e.event.ID}
+	switch outcome {
 	case webhook.Accepted, webhook.Ignored:
-		d.Log.DebugContext(ctx, string(e.outcome()), args...)
+		d.Log.DebugContext(ctx, string(outcome), args...)
 	case webhook.Requeued:
 		d.Log.InfoContext(ctx, "requeued: the event was dead", args...)
 	case webhook.Duplicate:

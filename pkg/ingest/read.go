@@ -118,7 +118,7 @@ func kept(h http.Header, names []string) map[string]string {
 var validTraceParent = regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$`)
 
 func traceParent(h http.Header) string {
-	if tp := h.Get("Traceparent"); validTraceParent.MatchString(tp) {
+	if tp := h.Get("Traceparent"); tp != "" && validTraceParent.MatchString(tp) {
 		return tp
 	}
 	return ""

@@ -2,6 +2,8 @@ package queue
 
 import (
 	"context"
+	"encoding/hex"
+	"strings"
 	"time"
 
 	"github.com/hibiken/asynq"
@@ -66,10 +68,22 @@ func BatchSize(tasks, bytes int) int {
 
 // NewTask is the task as asynq's own client would be given it.
 func NewTask(ev webhook.Event, conflict bool) *asynq.Task {
-	headers := map[string]string{}
-	eachHeader(ev, conflict, func(name, value string) { headers[name] = value })
+	valid := func(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
+	headers := map[string]string{
+		"event_id": ev.ID, "event_type": ev.Type, "delivery": ev.Delivery, "sha256": hex.EncodeToString(ev.SHA256[:]),
+		"content_type": valid(ev.ContentType), "received_at": ev.ReceivedAt.UTC().Format(time.RFC3339Nano),
+	}
+	for name, value := range ev.Headers {
+		headers["header-"+name] = valid(value)
+	}
+	if ev.TraceParent != "" {
+		headers["traceparent"] = valid(ev.TraceParent)
+	}
+	if conflict {
+		headers["conflict"] = "1"
+	}
 	if ev.KeyOnly {
-		ev.Body = nil
+		headers["key_only"], ev.Body = "1", nil
 	}
 	return asynq.NewTaskWithHeaders(ev.Type, ev.Body, headers)
 }
