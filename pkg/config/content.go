@@ -24,11 +24,22 @@ func (m mapping) content(s *source.Source) {
 		v.wrong("is for forms: write content: [json, form] too")
 	}
 	m.key("gzip").choice(&s.Gzip, source.GzipPlain, source.GzipCompressed)
-	m.key("verify_token").text(&s.VerifyToken)
+	if v := m.key("verify_token"); v.given() {
+		s.VerifyToken = v.token()
+	}
 	handshake := string(s.Handshake)
 	if m.key("handshake").choice(&handshake, "probe", "slack", "meta", "zoom", "discord", "xero", "dropbox", "sns") {
 		s.Handshake = source.Handshake(handshake)
 	}
+}
+
+// token reads a secret that must be there.
+func (v value) token() source.Token {
+	text, ok := v.secretText()
+	if ok && strings.TrimSpace(text) == "" {
+		v.wrong("must not be empty")
+	}
+	return source.Token(text)
 }
 
 // challengers are for a provider that wants us to prove that we know the

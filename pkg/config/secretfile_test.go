@@ -68,6 +68,27 @@ func TestSecretFile(t *testing.T) {
 	}
 }
 
+// The token of a handshake is a secret too: it comes from where secrets do, and
+// is in nothing that is printed.
+func TestVerifyTokenIsASecret(t *testing.T) {
+	t.Parallel()
+	for _, token := range []string{canary, "{file: " + secretFile(t, canary+"\n") + "}"} {
+		got, err := parse(one("a", "verify: none", "id: {json: /id}", "type: {json: /type}", "handshake: meta", "verify_token: "+token))
+		if err != nil {
+			t.Errorf("%s: %v", strings.ReplaceAll(token, canary, "…"), err)
+			continue
+		}
+		if got[0].VerifyToken != canary {
+			t.Error("another token")
+		}
+		for _, verb := range []string{"%v", "%+v", "%#v", "%s"} {
+			if text := fmt.Sprintf(verb, got[0]); strings.Contains(text, canary) {
+				t.Errorf("%s prints the token", verb)
+			}
+		}
+	}
+}
+
 func TestSecretFileRefused(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()

@@ -48,6 +48,12 @@ func plain(text string) Greeting {
 }
 func object(text string) Greeting { return Greeting{http.StatusOK, "application/json", text, ""} }
 
+// A Token is a secret that prints as "(secret)".
+type Token string
+
+func (Token) String() string   { return "(secret)" }
+func (Token) GoString() string { return "(secret)" }
+
 // A TokenError means that who asked did not know the VerifyToken.
 type TokenError struct{ Reason string }
 

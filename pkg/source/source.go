@@ -52,8 +52,8 @@ type Source struct {
 	// Challengers sign what proves to a provider that we know its secret, one for
 	// each secret of Verifier; see [ChallengeScheme].
 	Challengers []*signature.Verifier
-	// VerifyToken is what the provider of a handshake has to know; secret.
-	VerifyToken string
+	// VerifyToken is what the provider of a handshake has to know.
+	VerifyToken Token
 
 	// Ignore are globs of types that are answered, and not stored.
 	Ignore []string
