@@ -48,11 +48,14 @@ func plain(text string) Greeting {
 }
 func object(text string) Greeting { return Greeting{http.StatusOK, "application/json", text, ""} }
 
-// A Token is a secret that prints as "(secret)".
+// A Token is a secret: it is in nothing that is printed.
 type Token string
 
-func (Token) String() string   { return "(secret)" }
-func (Token) GoString() string { return "(secret)" }
+// String is the same for all tokens.
+func (Token) String() string { return "(secret)" }
+
+// GoString is String, for %#v.
+func (t Token) GoString() string { return t.String() }
 
 // A TokenError means that who asked did not know the VerifyToken.
 type TokenError struct{ Reason string }
