@@ -25,6 +25,7 @@ type Door struct {
 	observe func(Report)
 	log     *slog.Logger
 
+	coming atomic.Int64 // connections that the server has a whole request of, and did not answer
 	count  atomic.Int64 // of those turned away since it was last said
 	saidAt atomic.Int64 // Unix seconds
 }
@@ -38,6 +39,20 @@ func NewDoor(atOnce int, now func() time.Time, observe func(Report), log *slog.L
 
 // full reports whether a delivery that comes now is turned away.
 func (d *Door) full() bool { return len(d.slots) == cap(d.slots) }
+
+// expect counts a delivery that is there whole, before it has a slot: else all
+// that come before the first has one would find the door open. It reports false
+// if the delivery is to be turned away.
+func (d *Door) expect() bool {
+	if d.full() {
+		return false
+	}
+	if d.coming.Add(1) > int64(cap(d.slots)) {
+		d.coming.Add(-1)
+		return false
+	}
+	return true
+}
 
 // enter takes a slot, which the returned function gives back. It comes after the
 // body was read: who sends slowly shall not keep others out.

@@ -54,13 +54,42 @@ func TestIsWhole(t *testing.T) {
 	}
 }
 
-// crowded serves with a door for one, who is inside until release is called.
-func crowded(t *testing.T) (r *rig, addr string, release func()) {
+// A crowd is ingest with a door for one, who is inside until release is called.
+type crowd struct {
+	*rig
+	addr    string
+	release func()
+	states  chan http.ConnState // of all connections but the first
+	server  *http.Server
+	outside func() int // how many connections wait outside
+}
+
+// serve serves at an address of its own.
+func (c *crowd) serve(t *testing.T) {
 	t.Helper()
-	r = newRig(t, withDoor(1))
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.addr, c.states = ln.Addr().String(), make(chan http.ConnState, 1000)
+	c.server = &http.Server{Handler: c, ReadHeaderTimeout: time.Minute, ConnState: func(conn net.Conn, s http.ConnState) {
+		if s == http.StateIdle {
+			conn.(interface{ Idle() }).Idle()
+		}
+		c.states <- s
+	}}
+	watched := c.door.Listen(ln)
+	c.outside = func() int { return ingest.Outside(watched) }
+	go c.server.Serve(watched)
+	t.Cleanup(func() { c.server.Close() })
+}
+
+func crowded(t *testing.T) *crowd {
+	t.Helper()
+	r := newRig(t, withDoor(1))
 	entered, open := make(chan struct{}), make(chan struct{})
 	var once sync.Once
-	release = func() { once.Do(func() { close(open) }) }
+	release := func() { once.Do(func() { close(open) }) }
 	r.queue.answer = func(_ context.Context, ev webhook.Event) (webhook.Receipt, error) {
 		if ev.ID == "evt_1" {
 			close(entered)
@@ -68,21 +97,31 @@ func crowded(t *testing.T) (r *rig, addr string, release func()) {
 		}
 		return webhook.Receipt{Outcome: webhook.Accepted}, nil
 	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	srv := &http.Server{Handler: r, ReadHeaderTimeout: time.Minute, ConnState: func(c net.Conn, s http.ConnState) {
-		if s == http.StateIdle {
-			c.(interface{ Idle() }).Idle()
-		}
-	}}
-	go srv.Serve(r.door.Listen(ln))
-	t.Cleanup(func() { release(); srv.Close() })
-	first := connect(t, ln.Addr().String())
+	c := &crowd{rig: r, release: release}
+	c.serve(t)
+	t.Cleanup(release)
+	first := connect(t, c.addr)
 	first.send(whole("evt_1"))
 	<-entered
-	return r, ln.Addr().String(), release
+	for range 2 { // new, and active
+		<-c.states
+	}
+	return c
+}
+
+// await waits until the server has seen this of a connection.
+func (c *crowd) await(t *testing.T, want http.ConnState) {
+	t.Helper()
+	for {
+		select {
+		case s := <-c.states:
+			if s == want {
+				return
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatalf("no connection became %v", want)
+		}
+	}
 }
 
 // A caller is a client that says each byte itself.
@@ -135,25 +174,79 @@ func (c *caller) want(code int, word string) {
 }
 
 // TestListen turns away at the connection what comes while the door is full,
-// and serves the same connection when it is not.
+// without the server, and has the same connection served when it is not.
 func TestListen(t *testing.T) {
 	t.Parallel()
-	r, addr, release := crowded(t)
-	c := connect(t, addr)
+	r := crowded(t)
+	c := connect(t, r.addr)
 	for range 3 {
 		c.send(whole("evt_2"))
 		c.want(503, "Too busy")
 	}
+	r.await(t, http.StateClosed)
 	if n := len(r.queue.got()); n != 1 {
 		t.Errorf("the queue got %d events", n)
 	}
-	release()
+	r.release()
 	for code := 503; code != 200; { // until the first has left
 		c.send(whole("evt_2"))
 		code, _, _ = c.answer()
 	}
 	c.send(whole("evt_3"))
 	c.want(200, "evt_3")
+}
+
+// TestListenCounts lets in no more than the door has room for, also when none
+// of them has got through it yet, and gives each place back.
+func TestListenCounts(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, withDoor(1))
+	c := &crowd{rig: r}
+	c.serve(t)
+	one := connect(t, c.addr)
+	for _, line := range []string{"POST /webhooks/nobody", "POST /webhooks/a/b", "POST /webhooks/github", "POST /webhooks"} {
+		one.send(strings.Replace(whole("evt_1"), "POST /webhooks", line, 1))
+		if code, body, _ := one.answer(); code == 503 {
+			t.Errorf("%s: %d %s", line, code, body)
+		}
+		c.await(t, http.StateIdle)
+	}
+	if inside := ingest.Coming(r.door); inside != 0 {
+		t.Errorf("the door counts %d", inside)
+	}
+	for _, want := range []bool{true, false} {
+		if got := ingest.Expect(r.door); got != want {
+			t.Errorf("it lets one in: %v, want %v", got, want)
+		}
+	}
+	one.send(whole("evt_2"))
+	one.want(503, "Too busy")
+}
+
+// TestListenEnds closes those outside with the listener, and forgets those who
+// go by themselves.
+func TestListenEnds(t *testing.T) {
+	t.Parallel()
+	r := crowded(t)
+	gone, stays := connect(t, r.addr), connect(t, r.addr)
+	for _, c := range []*caller{gone, stays} {
+		c.send(whole("evt_2"))
+		c.want(503, "Too busy")
+		r.await(t, http.StateClosed)
+	}
+	gone.Close()
+	for began := time.Now(); r.outside() != 1; time.Sleep(time.Millisecond) {
+		if time.Since(began) > 20*time.Second {
+			t.Fatalf("%d are outside, want 1", r.outside())
+		}
+	}
+	r.server.Close()
+	if err := stays.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stays.in.ReadByte(); err != io.EOF {
+		t.Errorf("read of one outside: %v, want EOF", err)
+	}
 }
 
 // TestListenIsNotFooled lets what looks like a request come as a piece of
@@ -174,24 +267,45 @@ func TestListenIsNotFooled(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, addr, _ := crowded(t)
-			c := connect(t, addr)
-			for _, piece := range pieces(whole("evt_2")) {
-				c.send(piece)
-				time.Sleep(50 * time.Millisecond) // so that each is read alone; in one piece it is harmless
+			r := crowded(t)
+			for _, outside := range []bool{false, true} {
+				c := connect(t, r.addr)
+				if outside {
+					c.send(whole("evt_2"))
+					c.want(503, "Too busy")
+				}
+				for _, piece := range pieces(whole("evt_2")) {
+					c.send(piece)
+					time.Sleep(50 * time.Millisecond) // so that each is read alone; in one piece it is harmless
+				}
+				c.wantAnswers(1)
+				// Behind a pipelined piece the connection is served by net/http alone.
+				c = connect(t, r.addr)
+				if outside {
+					c.send(whole("evt_2"))
+					c.want(503, "Too busy")
+				}
+				both := whole("evt_2") + whole("evt_3")
+				c.send(both[:len(both)-10])
+				time.Sleep(50 * time.Millisecond)
+				c.send(both[len(both)-10:])
+				c.wantAnswers(2)
 			}
-			if code, body, _ := c.answer(); code != 503 && code != 400 {
-				t.Errorf("answer %d %s", code, body)
-			}
-			c.Close()
-			// Behind a pipelined piece the connection is served by net/http alone.
-			c = connect(t, addr)
-			both := whole("evt_2") + whole("evt_3")
-			c.send(both[:len(both)-10])
-			time.Sleep(50 * time.Millisecond)
-			c.send(both[len(both)-10:])
-			c.want(503, "Too busy")
-			c.want(503, "Too busy")
 		})
+	}
+}
+
+// wantAnswers says that nothing more will come, and counts what is refused.
+func (c *caller) wantAnswers(want int) {
+	c.t.Helper()
+	if err := c.Conn.(*net.TCPConn).CloseWrite(); err != nil {
+		c.t.Fatal(err)
+	}
+	if err := c.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		c.t.Fatal(err)
+	}
+	text, err := io.ReadAll(c.in)
+	if got := strings.Count(string(text), "HTTP/1.1 503 ") + strings.Count(string(text), "HTTP/1.1 400 "); err != nil || got != want {
+		c.t.Errorf("%d answers, %v, want %d: %s", got, err, want, text)
 	}
 }
