@@ -16,8 +16,9 @@ import (
 type Queue interface {
 	// Enqueue holds the event with its body.
 	Enqueue(ctx context.Context, ev webhook.Event) (webhook.Receipt, error)
-	// EnqueueKey sends for an event that the inbox holds.
-	EnqueueKey(ctx context.Context, ev webhook.Event) error
+	// EnqueueKeys sends for events that the inbox holds. It returns an error, or
+	// none, for each.
+	EnqueueKeys(ctx context.Context, events []webhook.Event) []error
 }
 
 // An Inbox holds events as rows.
@@ -43,6 +44,8 @@ type Keeper struct {
 	Mode  Mode
 	Queue Queue
 	Inbox Inbox // nil: there is only the queue
+	// Sender sends for what the inbox holds, and is there if that is.
+	Sender *Sender
 
 	// Fallback lets the queue hold an event in the mode InboxFirst while
 	// Postgres is away; it is asked whether Redis would keep it.
@@ -60,8 +63,6 @@ const (
 	// instead is worth less.
 	queueShare = 300 * time.Millisecond
 	inboxShare = 600 * time.Millisecond
-	// sendShare bounds the sending of a key: the sweeper does it otherwise.
-	sendShare = 200 * time.Millisecond
 	// largeBody is what the queue takes; larger bodies go to the inbox, if there
 	// is one, since asynq writes those at work to Redis again and again.
 	largeBody = 64 << 10
@@ -93,7 +94,7 @@ func (k *Keeper) Enqueue(ctx context.Context, ev webhook.Event) (webhook.Receipt
 		r, err = first(ctx, queueShare, !k.Postgres.Open(), inQueue, inInbox)
 	}
 	if inserted {
-		k.send(ctx, ev)
+		k.Sender.send(ev)
 	}
 	return r, err
 }
@@ -146,25 +147,6 @@ func (k *Keeper) toQueueInstead(ctx context.Context, ev webhook.Event) (webhook.
 
 func (k *Keeper) toInbox(ctx context.Context, ev webhook.Event) (webhook.Receipt, error) {
 	return through(ctx, k.Postgres, func(ctx context.Context) (webhook.Receipt, error) { return k.Inbox.Insert(ctx, ev) })
-}
-
-// send sends for an event that the inbox holds. If it cannot, the sweeper does.
-func (k *Keeper) send(ctx context.Context, ev webhook.Event) {
-	ctx, cancel := context.WithTimeout(ctx, sendShare)
-	defer cancel()
-	if err := k.sendKey(ctx, ev); err != nil {
-		k.Inbox.Unsent(ev)
-	}
-}
-
-func (k *Keeper) sendKey(ctx context.Context, ev webhook.Event) error {
-	if !k.Room() {
-		return errFull
-	}
-	_, err := through(ctx, k.Redis, func(ctx context.Context) (webhook.Receipt, error) {
-		return webhook.Receipt{}, k.Queue.EnqueueKey(ctx, ev)
-	})
-	return err
 }
 
 // through asks a store unless its breaker is open, and tells the breaker.

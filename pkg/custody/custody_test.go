@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -36,6 +37,7 @@ type fakeStore struct {
 	calls  []string // what was asked, and how long it was allowed to take
 	offers []webhook.Event
 	unsent []webhook.Event
+	sent   [][]webhook.Event // batches, whether or not it went well
 }
 
 func (s *fakeStore) Unsent(ev webhook.Event) {
@@ -83,8 +85,12 @@ func (s *fakeStore) Insert(ctx context.Context, _ webhook.Event) (webhook.Receip
 	return s.receipt, nil
 }
 
-func (s *fakeStore) EnqueueKey(ctx context.Context, _ webhook.Event) error {
-	return s.ask(ctx, "send", s.sendTakes, s.sendErr)
+func (s *fakeStore) EnqueueKeys(ctx context.Context, events []webhook.Event) []error {
+	err := s.ask(ctx, "send", s.sendTakes, s.sendErr)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sent = append(s.sent, events)
+	return slices.Repeat([]error{err}, len(events))
 }
 
 func (s *fakeStore) asked() string { return strings.Join(s.calls, ", ") }
@@ -111,6 +117,8 @@ func newRig(mode custody.Mode) *rig {
 		Room: func() bool { return r.room }, Fallback: func() bool { return r.fallback },
 		Redis: custody.NewBreaker("redis", probe, log), Postgres: custody.NewBreaker("postgres", probe, log),
 	}
+	r.Sender = custody.NewSender(r.inbox, r.Room, r.Redis)
+	r.Sender.Use(r.queue)
 	return r
 }
 
@@ -125,6 +133,7 @@ func (r *rig) open(ctx context.Context, b *custody.Breaker) {
 	old := s.err
 	s.err = errRefused
 	k.Enqueue(ctx, webhook.Event{})
+	r.Sender.Wait()
 	s.err, r.room = old, room
 	r.queue.calls, r.inbox.calls, r.inbox.unsent = nil, nil, nil
 }
@@ -192,6 +201,7 @@ func TestKeeper(t *testing.T) {
 				if took := time.Since(start); took > deadline {
 					t.Errorf("took %s", took)
 				}
+				r.Sender.Wait()
 				if r.queue.asked() != tt.queue || r.inbox.asked() != tt.inbox {
 					t.Errorf("asked the queue %q and the inbox %q, want %q and %q", r.queue.asked(), r.inbox.asked(), tt.queue, tt.inbox)
 				}
@@ -234,6 +244,7 @@ func TestKeeperUnsent(t *testing.T) {
 				r := newRig(custody.InboxFirst)
 				tt.spoil(r)
 				r.Enqueue(t.Context(), webhook.Event{})
+				r.Sender.Wait()
 				if got := len(r.inbox.unsent); got != tt.want {
 					t.Errorf("the inbox was told of %d unsent events, want %d", got, tt.want)
 				}
@@ -292,6 +303,7 @@ func TestKeeperSays(t *testing.T) {
 		if got, err := r.Enqueue(t.Context(), webhook.Event{}); got != tt.receipt || err != nil {
 			t.Errorf("Enqueue = %+v, %v, want %+v", got, err, tt.receipt)
 		}
+		r.Sender.Wait()
 		if sent := strings.HasPrefix(r.queue.asked(), "send"); sent != tt.sent {
 			t.Errorf("after %+v the queue was asked %q, want sent %v", tt.receipt, r.queue.asked(), tt.sent)
 		}
@@ -513,6 +525,8 @@ func TestKeeperManyAtOnce(t *testing.T) {
 				Redis:    custody.NewBreaker("redis", func(context.Context) error { return nil }, log),
 				Postgres: custody.NewBreaker("postgres", func(context.Context) error { return nil }, log),
 			}
+			k.Sender = custody.NewSender(inbox, k.Room, k.Redis)
+			k.Sender.Use(queue)
 			ctx, end := context.WithCancel(t.Context())
 			var beside, wg sync.WaitGroup
 			for _, b := range []*custody.Breaker{k.Redis, k.Postgres} {
@@ -539,6 +553,7 @@ func TestKeeperManyAtOnce(t *testing.T) {
 				})
 			}
 			wg.Wait()
+			k.Sender.Wait()
 			end()
 			beside.Wait()
 			n := 0
@@ -595,4 +610,6 @@ func (f *flaky) Insert(ctx context.Context, ev webhook.Event) (webhook.Receipt, 
 	return f.hold(ctx, ev.ID)
 }
 
-func (f *flaky) EnqueueKey(ctx context.Context, _ webhook.Event) error { return nil }
+func (f *flaky) EnqueueKeys(_ context.Context, events []webhook.Event) []error {
+	return make([]error, len(events))
+}

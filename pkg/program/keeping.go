@@ -60,6 +60,7 @@ func (k *keeping) open(ctx context.Context, metrics *telemetry.Metrics) error {
 	k.store.CompareBy(func(source string, a, b []byte) bool { return (*k.same.Load())(source, a, b) })
 	k.inbox = k.store.NewInbox()
 	k.keeper.Inbox = k.inbox
+	k.keeper.Sender = custody.NewSender(k.inbox, k.keeper.Room, k.keeper.Redis)
 	return nil
 }
 
@@ -70,6 +71,9 @@ func (k *keeping) holder(sources []source.Source) *custody.Keeper {
 	k.same.Store(&same)
 	keeper := *k.keeper
 	keeper.Queue = queue.NewClient(k.rdb, queueSettings(sources))
+	if keeper.Sender != nil {
+		keeper.Sender.Use(keeper.Queue)
+	}
 	return &keeper
 }
 
@@ -90,6 +94,9 @@ func (k *keeping) serve(ctx context.Context, f func(context.Context) error) erro
 	done := make(chan error, 1)
 	go func() { done <- together(beside, fs...) }()
 	err := f(ctx)
+	if k.keeper.Sender != nil {
+		k.keeper.Sender.Wait()
+	}
 	stop()
 	return errors.Join(err, <-done)
 }

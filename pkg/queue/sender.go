@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/redis/go-redis/v9"
 
@@ -29,6 +30,18 @@ func (c *Client) EnqueueKey(ctx context.Context, ev webhook.Event) error {
 		}
 	}
 	return notHeld(ev, errors.New("its task came again when it was deleted"))
+}
+
+// EnqueueKeys is [Client.EnqueueKey] for many at once, and returns what it
+// returned for each.
+func (c *Client) EnqueueKeys(ctx context.Context, events []webhook.Event) []error {
+	errs := make([]error, len(events))
+	var wg sync.WaitGroup
+	for i, ev := range events {
+		wg.Go(func() { errs[i] = c.EnqueueKey(ctx, ev) })
+	}
+	wg.Wait()
+	return errs
 }
 
 // Send makes sure that there is a task for each of the events, which Postgres

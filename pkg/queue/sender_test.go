@@ -338,3 +338,27 @@ func TestTasksThatWait(t *testing.T) {
 		t.Errorf("%d tasks are pending, want 20", n)
 	}
 }
+
+// TestEnqueueKeys sends for many, whatever tasks they have, and says which it
+// could not send for.
+func TestEnqueueKeys(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.bring(r.event("evt_1", "{}"), completed)
+	var events []webhook.Event
+	for n := range 3 {
+		events = append(events, r.keyOnly(fmt.Sprint("evt_", n)))
+	}
+	for i, err := range r.client.EnqueueKeys(t.Context(), events) {
+		if err != nil {
+			t.Errorf("EnqueueKeys = %v for %s", err, events[i].ID)
+		}
+		r.wantPending(events[i].ID)
+	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	errs := r.client.EnqueueKeys(over, []webhook.Event{r.keyOnly("evt_3"), r.keyOnly("evt_4")})
+	if len(errs) != 2 || !errors.Is(errs[0], webhook.ErrNotHeld) || !errors.Is(errs[1], webhook.ErrNotHeld) {
+		t.Errorf("EnqueueKeys = %v, want %v for both", errs, webhook.ErrNotHeld)
+	}
+}
