@@ -10,7 +10,7 @@ import (
 func newSizing() *table {
 	return &table{title: "Sizing, for events of 0.5 kB", head: []string{"what", "of one event", "so much on one core, or in a GB"}, notes: []string{
 		"CPU is that of all processes of the step, Redis and Postgres among them, as measured above; disks are not in it. A core's worth is 1 s divided by it. " +
-			"Connections at most: ingest 128 to Redis and 4 to Postgres; a worker 2 and its concurrency for each source to Redis, and 4 more; to Postgres min(Σ concurrency, 32) + 4.",
+			"Connections at most: ingest 128 to Redis and 6 to Postgres; a worker 2 and its concurrency for each source to Redis, and 4 more; to Postgres min(Σ concurrency, 32) + 4.",
 	}}
 }
 

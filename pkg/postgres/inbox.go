@@ -31,8 +31,11 @@ type insertion struct {
 
 const (
 	inboxBatch   = 256
-	inboxWriters = 2 // one batch is built while another is written
 	inboxTimeout = 2 * time.Second
+	// inboxWriters is how many batches may be under way, and inboxPatience how
+	// long the next one waits for those that are.
+	inboxWriters  = 4
+	inboxPatience = 5 * time.Millisecond
 )
 
 // NewInbox returns an inbox. Nothing is inserted unless [Inbox.Run] runs.
@@ -77,21 +80,29 @@ func notHeld(ev webhook.Event, err error) error {
 }
 
 // Run inserts until ctx ends, and what was handed over before.
+//
+// While a batch is under way the next one gathers, since fewer and larger ones
+// cost both sides less. But one that takes long does not keep it waiting: then
+// Postgres has much to do, and shares its processors out by connection.
 func (b *Inbox) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
-	for range inboxWriters {
-		wg.Go(func() {
-			for {
-				select {
-				case job := <-b.jobs:
-					b.write(b.collect(job))
-				case <-ctx.Done():
-					return
-				}
-			}
-		})
-	}
 	wg.Go(func() { b.hasten(ctx) })
+	under := 0 // batches under way
+	ended := make(chan struct{}, inboxWriters)
+	for ctx.Err() == nil {
+		select {
+		case job := <-b.jobs:
+			under = turn(under, ended) + 1
+			batch := b.collect(job)
+			wg.Go(func() {
+				b.write(batch)
+				ended <- struct{}{}
+			})
+		case <-ended:
+			under--
+		case <-ctx.Done():
+		}
+	}
 	wg.Wait()
 	for {
 		select {
@@ -101,6 +112,25 @@ func (b *Inbox) Run(ctx context.Context) error {
 			return nil
 		}
 	}
+}
+
+// turn returns how many batches of those under way are left when the next one
+// may begin.
+func turn(under int, ended <-chan struct{}) int {
+	if under == 0 {
+		return 0
+	}
+	patience := time.NewTimer(inboxPatience)
+	defer patience.Stop()
+	for late := false; under > 0 && (!late || under == inboxWriters); {
+		select {
+		case <-ended:
+			under--
+		case <-patience.C:
+			late = true
+		}
+	}
+	return under
 }
 
 // collect takes what waits, and waits for nothing.

@@ -309,7 +309,7 @@ func TestInsertOtherBodyInOneBatch(t *testing.T) {
 	f := newStore(t)
 	list := []webhook.Event{event("e-1", `first`), event("e-2", `x`), event("e-1", `second`), event("e-1", `first`), event("e-1", `third`)}
 	answers := f.newBox(t).insertAll(list)
-	r := f.record(t, list[0]) // of which body, is for the two writers to decide
+	r := f.record(t, list[0]) // of the first body
 	if len(r.Conflicts) != 2 {
 		t.Errorf("conflicts = %v, want the two other bodies", r.Conflicts)
 	}
@@ -390,6 +390,31 @@ func TestInsertPastALock(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestInsertBesideASlowBatch has one batch that does not get to Postgres: the next
+// one does not wait for it.
+func TestInsertBesideASlowBatch(t *testing.T) {
+	t.Parallel()
+	url, held, release := holdBack(t, newStore(t).url, "e-slow")
+	defer release()
+	b := openBox(t, url)
+	b.run()
+	slow := make(chan error, 1)
+	go func() {
+		_, err := b.Insert(context.Background(), event("e-slow", `{}`))
+		slow <- err
+	}()
+	<-held
+	ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond) // after 2 s the slow one ends by itself
+	defer cancel()
+	if _, err := b.Insert(ctx, event("e-fast", `{}`)); err != nil {
+		t.Errorf("Insert beside a slow batch = %v", err)
+	}
+	release()
+	if err := <-slow; err != nil {
+		t.Errorf("Insert of the slow batch = %v", err)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"io"
 	"net"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -52,6 +53,28 @@ func relay(client, backend net.Conn, arrives bool) {
 		}
 		backend.Write(message)
 	}
+}
+
+// holdBack returns a URL that leads to the same database, through a network that
+// keeps back what has the text, until release is called. It tells held of it.
+func holdBack(tb testing.TB, to, text string) (url string, held chan struct{}, release func()) {
+	tb.Helper()
+	held, released := make(chan struct{}, 1), make(chan struct{})
+	url = stacktest.Proxy(tb, to, func(client, backend net.Conn) {
+		go io.Copy(client, backend)
+		for kind := 0; ; kind = 1 {
+			message, err := readMessage(client, kind)
+			if err != nil {
+				return
+			}
+			if bytes.Contains(message, []byte(text)) {
+				held <- struct{}{}
+				<-released
+			}
+			backend.Write(message)
+		}
+	})
+	return url, held, sync.OnceFunc(func() { close(released) })
 }
 
 // readMessage reads a message of the protocol, whose length stands at offset.

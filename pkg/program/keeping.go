@@ -36,8 +36,9 @@ type keeping struct {
 	same   atomic.Pointer[func(source string, a, b []byte) bool] // as the sources in use say
 }
 
-// inboxConnections is ingest's pool: two writers, and the probe.
-const inboxConnections = 4
+// inboxConnections is ingest's pool: the inbox's four writers, what hastens its
+// events, and the probe.
+const inboxConnections = 6
 
 func (k *keeping) open(ctx context.Context, metrics *telemetry.Metrics) error {
 	k.keeper = &custody.Keeper{
