@@ -235,17 +235,7 @@ ON CONFLICT (source, event_id) DO NOTHING
 RETURNING source, event_id`
 
 func (s *Store) insertReceived(ctx context.Context, jobs []*insertion) (map[eventKey]bool, error) {
-	columns := map[string][]any{}
-	for _, job := range jobs {
-		for name, value := range eventArgs(job.ev) {
-			columns[name] = append(columns[name], value)
-		}
-	}
-	args := pgx.NamedArgs{}
-	for name, values := range columns {
-		args[name] = values
-	}
-	rows, err := s.db.Query(ctx, insertReceived, args)
+	rows, err := s.db.Query(ctx, insertReceived, columns(jobs))
 	if err != nil {
 		return nil, err
 	}
@@ -256,6 +246,36 @@ func (s *Store) insertReceived(ctx context.Context, jobs []*insertion) (map[even
 		return nil
 	})
 	return inserted, err
+}
+
+// columns are [eventArgs] of many events, in slices of types that pgx can encode
+// without reflection.
+func columns(jobs []*insertion) pgx.NamedArgs {
+	return pgx.NamedArgs{
+		"source":     column(jobs, func(ev *webhook.Event) string { return ev.Source }),
+		"event_id":   column(jobs, func(ev *webhook.Event) string { return ev.ID }),
+		"event_type": column(jobs, func(ev *webhook.Event) string { return ev.Type }),
+		"payload": column(jobs, func(ev *webhook.Event) []byte {
+			if ev.Body == nil {
+				return []byte{} // nil would be stored as NULL: purged
+			}
+			return ev.Body
+		}),
+		"sha256":       column(jobs, func(ev *webhook.Event) []byte { return ev.SHA256[:] }),
+		"content_type": column(jobs, func(ev *webhook.Event) string { return text(ev.ContentType) }),
+		"headers":      column(jobs, func(ev *webhook.Event) string { return headersJSON(ev.Headers) }),
+		"traceparent":  column(jobs, func(ev *webhook.Event) string { return text(ev.TraceParent) }),
+		"delivery":     column(jobs, func(ev *webhook.Event) string { return ev.Delivery }),
+		"received_at":  column(jobs, func(ev *webhook.Event) time.Time { return ev.ReceivedAt }),
+	}
+}
+
+func column[T any](jobs []*insertion, of func(*webhook.Event) T) []T {
+	values := make([]T, len(jobs))
+	for i, job := range jobs {
+		values[i] = of(&job.ev)
+	}
+	return values
 }
 
 // A dead event runs again with its full budget: this delivery is a new one.
