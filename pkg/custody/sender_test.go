@@ -76,6 +76,28 @@ func TestSenderGathers(t *testing.T) {
 	})
 }
 
+// TestSenderPaces sends the first event at once, and those that come soon after
+// it together, though Redis is quick.
+func TestSenderPaces(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(custody.InboxFirst)
+		start := time.Now()
+		for n := range 4 {
+			if _, err := r.Enqueue(t.Context(), webhook.Event{}); err != nil {
+				t.Fatal(err)
+			}
+			if synctest.Wait(); n == 0 && len(r.queue.sent) != 1 {
+				t.Errorf("sent %v, want the first event at once", r.queue.sent)
+			}
+		}
+		r.Sender.Wait()
+		if took := time.Since(start); len(r.queue.sent) != 2 || took > 10*time.Millisecond {
+			t.Errorf("sent %d batches in %s, want two soon", len(r.queue.sent), took)
+		}
+	})
+}
+
 // TestSenderFull hands back what has no room any more.
 func TestSenderFull(t *testing.T) {
 	t.Parallel()
