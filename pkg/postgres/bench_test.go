@@ -64,6 +64,20 @@ func BenchmarkClaim(b *testing.B) {
 	}
 }
 
+// BenchmarkClaimByKey takes events that the inbox holds.
+func BenchmarkClaimByKey(b *testing.B) {
+	f, body := newStore(b), string(make([]byte, 500))
+	b.ReportAllocs()
+	for b.Loop() {
+		b.StopTimer()
+		ev := event(rand.Text(), body)
+		f.claim(b, ev, "other")
+		f.exec(b, `UPDATE received_events SET status = 'received', lease_until = NULL WHERE event_id = $1`, ev.ID)
+		b.StartTimer()
+		f.claim(b, key(ev), "bench")
+	}
+}
+
 // BenchmarkComplete ends claimed events, whose handlers do nothing.
 func BenchmarkComplete(b *testing.B) {
 	f, body := newStore(b), string(make([]byte, 500))

@@ -14,13 +14,18 @@ import (
 	"github.com/hookonce/hookonce/pkg/webhook"
 )
 
-// claimable says whether a task may start the next attempt on the row e. A
-// failed event may start up to 2 s early, since asynq keeps time in seconds. A
-// dead one is revived by a new delivery, or by a person who had this very death
+// due says whether the row e waits for its next attempt, and has waited long
+// enough. A failed event may start up to 2 s early, since asynq keeps time in
+// seconds.
+const due = `
+	(  e.status = 'received'
+	OR e.status = 'failed' AND e.next_attempt_at <= clock_timestamp() + interval '2 seconds')`
+
+// claimable says whether a task may start the next attempt on the row e. A dead
+// event is revived by a new delivery, or by a person who had this very death
 // run again. One whose worker died more than once waits as a failed one would.
 const claimable = `
-	(  e.status = 'received'
-	OR e.status = 'failed' AND e.next_attempt_at <= clock_timestamp() + interval '2 seconds'
+	(  ` + due + `
 	OR e.status = 'processing' AND ` + freeAt + ` <= clock_timestamp() AND e.attempt - e.budget_from <= @max_retry
 	OR e.status = 'dead' AND (e.delivery <> @delivery OR e.attempt = @revive))`
 
@@ -57,6 +62,14 @@ VALUES (@source, @event_id, @event_type, 'processing', 1, @payload, @sha256,
 	clock_timestamp() + @lease::interval, @worker, clock_timestamp() + @lease::interval)
 ON CONFLICT (source, event_id) DO NOTHING
 RETURNING ` + quickly)
+
+// One that only waits for its turn, as most do whose tasks bring the key alone,
+// is taken over by a statement that has nothing else to find out: the one below
+// costs Postgres a third more.
+var claimDue = named(`
+UPDATE received_events AS e SET ` + takeOver + `
+WHERE source = @source AND event_id = @event_id AND ` + due + `
+RETURNING attempt, budget_from, event_type, content_type, headers, traceparent, delivery, received_at, payload, payload_sha256, ` + quickly)
 
 // One that is there is taken over, or the same statement says why it is not to
 // be had, by the snapshot it began with: "raced" means that the row changed
@@ -143,7 +156,15 @@ func (s *Store) Claim(ctx context.Context, ev webhook.Event, worker string, term
 var errRaced = errors.New("the row has changed since")
 
 func (s *Store) claim(ctx context.Context, conn *pgxpool.Conn, ev webhook.Event, args pgx.NamedArgs) (webhook.Claim, error) {
-	if !ev.KeyOnly {
+	if ev.KeyOnly {
+		row, err := takeDue(ctx, conn, args)
+		switch {
+		case err == nil:
+			return row.claim(ev), nil
+		case !errors.Is(err, pgx.ErrNoRows):
+			return webhook.Claim{}, err
+		}
+	} else {
 		tag, err := conn.Exec(ctx, claimNew.sql, claimNew.args(args)...)
 		if err != nil {
 			return webhook.Claim{}, err
@@ -171,6 +192,13 @@ func (s *Store) claim(ctx context.Context, conn *pgxpool.Conn, ev webhook.Event,
 		c.OtherBody = !s.same(ev.Source, stored, ev.Body)
 	}
 	return c, nil
+}
+
+func takeDue(ctx context.Context, conn *pgxpool.Conn, args pgx.NamedArgs) (claimRow, error) {
+	r := claimRow{Mine: true, Status: webhook.Processing}
+	err := conn.QueryRow(ctx, claimDue.sql, claimDue.args(args)...).Scan(&r.Attempt, &r.BudgetFrom, &r.EventType, &r.ContentType,
+		&r.Headers, &r.Traceparent, &r.Delivery, &r.ReceivedAt, &r.Payload, &r.PayloadSHA256, &r.Quickly)
+	return r, err
 }
 
 func firstClaim(ev webhook.Event) webhook.Claim {
