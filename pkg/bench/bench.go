@@ -24,6 +24,7 @@ import (
 
 	"github.com/hookonce/hookonce/migrations"
 	"github.com/hookonce/hookonce/pkg/devstack"
+	"github.com/hookonce/hookonce/pkg/queue"
 )
 
 // Options say what is measured, and where the answer goes.
@@ -214,8 +215,30 @@ func (r *rig) clear(ctx context.Context) error {
 	if _, err := r.db.Exec(ctx, empty); err != nil {
 		return err
 	}
+	if err := r.mark(ctx); err != nil {
+		return err
+	}
 	_, err := r.db.Exec(ctx, "CHECKPOINT")
 	return err
+}
+
+// mark leaves the marks of a worker that has been there before. To one that finds
+// none, Redis is one that lost its data, and it sends for all that waits again.
+func (r *rig) mark(ctx context.Context) error {
+	repairer := queue.NewRepairer(r.rdb)
+	for i := range 2 { // no other source has a backlog when a worker comes
+		_, run, err := repairer.Epoch(ctx, sourceName(i))
+		if err != nil {
+			return err
+		}
+		if err := repairer.SetEpoch(ctx, sourceName(i), "bench"); err != nil {
+			return err
+		}
+		if _, err := r.db.Exec(ctx, "INSERT INTO queue_epochs (source, epoch) VALUES ($1, $2)", sourceName(i), "bench@"+run); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // rewrite makes Redis fork and write its file anew, and waits for it.

@@ -154,11 +154,15 @@ func (r *rig) drainedBy(ctx context.Context, p *part, d *drainer, n int) error {
 		return err
 	}
 	const question = `SELECT (SELECT count(*) FROM payments), (SELECT count(*) FROM received_events WHERE status = 'completed' AND attempt = 1),
-		(SELECT extract(epoch FROM max(created_at) - min(created_at))::float8 FROM payments)`
+		(SELECT extract(epoch FROM max(created_at) - min(created_at))::float8 FROM payments), (SELECT coalesce(bool_and(epoch LIKE 'bench@%'), false) FROM queue_epochs)`
 	var effects, completed int
 	var took float64
-	if err := r.db.QueryRow(ctx, question).Scan(&effects, &completed, &took); err != nil {
+	var whole bool
+	if err := r.db.QueryRow(ctx, question).Scan(&effects, &completed, &took, &whole); err != nil {
 		return err
+	}
+	if !whole {
+		return fmt.Errorf("%s: the worker took Redis for one that lost its data", d.name)
 	}
 	if effects != n || completed != n {
 		return fmt.Errorf("%s: %d effects and %d completed at the first attempt, of %d events", d.name, effects, completed, n)
