@@ -62,6 +62,9 @@ func (c *console) benchPartCommand() *cobra.Command {
 
 func (c *console) benchPart(ctx context.Context, name string) error {
 	o := program.Options{Environ: c.environ, Stderr: c.stderr, Listening: func(public, _ net.Addr) { bench.Announce(c.stdout, public) }}
+	if name == "ingest" || name == "worker" { // as their main does
+		program.SpareCollections(c.environ)
+	}
 	switch name {
 	case "ingest":
 		return program.Ingest(ctx, o)

@@ -58,6 +58,7 @@ func Main(name string, run func(context.Context, Options) error) {
 	hangup := make(chan os.Signal, 1)
 	signal.Notify(hangup, syscall.SIGHUP)
 	queue.Quiet()
+	SpareCollections(os.Environ())
 	if err := run(ctx, Options{Args: os.Args[1:], Environ: os.Environ(), Stderr: os.Stderr, Stdout: os.Stdout, Hangup: hangup}); err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
 		os.Exit(1)
