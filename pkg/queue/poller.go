@@ -31,7 +31,7 @@ type polled struct {
 }
 
 const (
-	pollEvery = 30 * time.Millisecond
+	pollEvery = 50 * time.Millisecond
 	// holdMost bounds how long a fetch is held, should polling fail to see a task.
 	holdMost = 5 * time.Second
 	// restAfter is for a list that has tasks and gives none: its queue is paused.
