@@ -2,9 +2,11 @@ package program_test
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"runtime"
+	"runtime/debug"
 	"testing"
 
 	"github.com/hookonce/hookonce/pkg/program"
@@ -12,39 +14,38 @@ import (
 
 const garbageVariable = "HOOKONCE_TEST_GARBAGE"
 
-// TestSpareCollections counts the collections of processes that make 1 GiB of
-// garbage with little and with much in use.
+// TestSpareCollections has processes make 1 GiB of garbage.
 func TestSpareCollections(t *testing.T) {
 	if os.Getenv(garbageVariable) != "" {
 		makeGarbage()
 		return
 	}
 	t.Parallel()
-	const little, much = "4", "200" // MiB in use
-	collections := func(inUse, setting string) (n int) {
+	run := func(inUse int, setting string) (collections, percent int, limit int64) {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestSpareCollections$")
-		cmd.Env = append(os.Environ(), garbageVariable+"="+inUse, setting)
+		cmd.Env = []string{fmt.Sprintf("%s=%d", garbageVariable, inUse), setting}
 		out, err := cmd.Output()
-		if err != nil {
-			t.Fatal(err)
+		if err == nil {
+			_, err = fmt.Sscanf(string(out), "%d collections, GOGC=%d, GOMEMLIMIT=%d", &collections, &percent, &limit)
 		}
-		if _, err := fmt.Sscanf(string(out), "collections %d", &n); err != nil {
+		if err != nil {
 			t.Fatalf("%q: %v", out, err)
 		}
-		return n
+		return collections, percent, limit
 	}
-	// With 4 MiB in use Go by itself collects each 4 MiB.
-	if n := collections(little, "X="); n < 10 || n > 80 {
-		t.Errorf("%d collections with little in use, want about 40", n)
+	// Go by itself would collect each 4 MiB.
+	if n, percent, limit := run(4, "X="); n > 80 || percent != 400 || limit > 128<<20 {
+		t.Errorf("with little in use %d collections, GOGC=%d, GOMEMLIMIT=%d; want about 40", n, percent, limit)
 	}
-	// By itself, and as much: a limit that stays would collect all the time.
-	if n := collections(much, "X="); n > 20 {
-		t.Errorf("%d collections with much in use, want about 6", n)
+	// A limit that stays where little is in use would have it collect all the time.
+	if n, _, limit := run(200, "X="); n > 20 || limit < 400<<20 {
+		t.Errorf("with much in use %d collections, GOMEMLIMIT=%d; want about 6", n, limit)
 	}
-	for _, setting := range []string{"GOGC=100", "GOMEMLIMIT=1GiB"} {
-		if n := collections(little, setting); n < 100 {
-			t.Errorf("%d collections with %s, want as many as Go makes by itself", n, setting)
-		}
+	if _, percent, limit := run(4, "GOGC=150"); percent != 150 || limit != math.MaxInt64 {
+		t.Errorf("with GOGC=150 it is %d, and the limit %d", percent, limit)
+	}
+	if _, percent, limit := run(4, "GOMEMLIMIT=1GiB"); percent != 100 || limit != 1<<30 {
+		t.Errorf("with GOMEMLIMIT=1GiB it is %d, and GOGC=%d", limit, percent)
 	}
 }
 
@@ -64,5 +65,6 @@ func makeGarbage() {
 		kept[0] = make([]byte, 16<<10)
 	}
 	runtime.ReadMemStats(&after)
-	fmt.Println("collections", after.NumGC-before.NumGC)
+	limit, percent := debug.SetMemoryLimit(-1), debug.SetGCPercent(-1)
+	fmt.Printf("%d collections, GOGC=%d, GOMEMLIMIT=%d\n", after.NumGC-before.NumGC, percent, limit)
 }
