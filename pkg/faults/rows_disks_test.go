@@ -76,7 +76,13 @@ func (s *stage) smallDisk() string {
 		s.Fatal(err)
 	}
 	s.Cleanup(func() {
-		s.check(exec.Command("umount", dir).Run())
+		var err error // while a child of Redis still writes
+		for end := time.Now().Add(10 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+			if err = exec.Command("umount", dir).Run(); err == nil || time.Now().After(end) {
+				break
+			}
+		}
+		s.check(err)
 		s.check(os.Remove(dir))
 	})
 	s.disk = dir

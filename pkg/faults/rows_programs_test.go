@@ -42,7 +42,7 @@ func programRows() []*row {
 		{number: "54", name: "worker SIGSTOP within its transaction, until Postgres ends that", mix: always(typeSlow, typePlain, typePlain), workers: 3,
 			fault: func(s *stage) { s.stopWorkers(3, 6*time.Second) }, bound: 2 * time.Minute},
 		{number: "57", name: "Postgres' clock jumps ahead: all leases end, locks gone, each event has a second task", workers: 6,
-			mix: always(typeSlow), rate: 30, fault: func(s *stage) { s.times(5, "all leases end", s.endLeases) }, expect: takenOver, bound: 2 * time.Minute},
+			mix: always(typeSlow), rate: 18, fault: func(s *stage) { s.times(5, "all leases end", s.endLeases) }, expect: takenOver, bound: 2 * time.Minute},
 		{number: "57b", name: "a worker's clock 5 min behind, then ahead, as its leases in Redis show it", workers: 3, mix: sometimes(3, "main", typeSlow), fault: func(s *stage) {
 			for _, d := range []time.Duration{-5 * time.Minute, 5 * time.Minute, -5 * time.Minute} {
 				s.fire("leases moved by "+d.String(), func() { s.moveLeases(d, 2*time.Second) })
