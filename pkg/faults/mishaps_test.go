@@ -75,6 +75,18 @@ func (s *stage) check(err error) {
 	}
 }
 
+// awaitWritten returns when Redis does not wait for its disk. While it does,
+// everysec lets it answer before it writes, and what it then loses is of the
+// second that the mode may lose, and not a fault of ours.
+func (s *stage) awaitWritten() {
+	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); {
+		info, err := s.rdb.InfoMap(context.Background(), "persistence").Result()
+		if err == nil && info["Persistence"]["aof_pending_bio_fsync"] == "0" {
+			return
+		}
+	}
+}
+
 // killRedis kills Redis, and does something to its data before the restart.
 func (s *stage) killRedis(down time.Duration, between func(dir string)) {
 	dir := s.configOf("dir")

@@ -16,7 +16,7 @@ func redisRows() []*row {
 	minute := 100 * time.Second
 	return []*row{
 		{number: "20", name: "Redis kill -9, AOF everysec", bound: minute, fault: func(s *stage) {
-			s.times(3, "kill -9 of Redis", func() { s.killRedis(500*time.Millisecond, nil) })
+			s.times(3, "kill -9 of Redis", func() { s.awaitWritten(); s.killRedis(500*time.Millisecond, nil) })
 		}},
 		{number: "21", name: "Redis kill -9 and emptied", mayLose: "queue", bound: minute, fault: func(s *stage) {
 			s.times(3, "kill -9 of Redis, its file removed", func() { s.killRedis(300*time.Millisecond, s.emptied) })
