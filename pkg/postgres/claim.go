@@ -228,15 +228,11 @@ func (r claimRow) claim(ev webhook.Event) webhook.Claim {
 // eventArgs are the columns that come from a delivery. What HTTP allows and
 // text does not (bytes that are no UTF-8) is replaced, but in the payload.
 func eventArgs(ev webhook.Event) pgx.NamedArgs {
-	body := ev.Body
-	if body == nil {
-		body = []byte{} // nil would be stored as NULL: purged
-	}
 	return pgx.NamedArgs{
 		"source":       ev.Source,
 		"event_id":     ev.ID,
 		"event_type":   ev.Type,
-		"payload":      body,
+		"payload":      payload(ev.Body),
 		"sha256":       ev.SHA256[:],
 		"content_type": text(ev.ContentType),
 		"headers":      headersJSON(ev.Headers),
@@ -244,6 +240,14 @@ func eventArgs(ev webhook.Event) pgx.NamedArgs {
 		"delivery":     ev.Delivery,
 		"received_at":  ev.ReceivedAt,
 	}
+}
+
+// payload is never nil, which would be stored as NULL: purged.
+func payload(body []byte) []byte {
+	if body == nil {
+		return []byte{}
+	}
+	return body
 }
 
 // headersJSON is text, which every mode of the protocol can carry.

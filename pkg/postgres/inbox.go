@@ -252,15 +252,10 @@ func (s *Store) insertReceived(ctx context.Context, jobs []*insertion) (map[even
 // without reflection.
 func columns(jobs []*insertion) pgx.NamedArgs {
 	return pgx.NamedArgs{
-		"source":     column(jobs, func(ev *webhook.Event) string { return ev.Source }),
-		"event_id":   column(jobs, func(ev *webhook.Event) string { return ev.ID }),
-		"event_type": column(jobs, func(ev *webhook.Event) string { return ev.Type }),
-		"payload": column(jobs, func(ev *webhook.Event) []byte {
-			if ev.Body == nil {
-				return []byte{} // nil would be stored as NULL: purged
-			}
-			return ev.Body
-		}),
+		"source":       column(jobs, func(ev *webhook.Event) string { return ev.Source }),
+		"event_id":     column(jobs, func(ev *webhook.Event) string { return ev.ID }),
+		"event_type":   column(jobs, func(ev *webhook.Event) string { return ev.Type }),
+		"payload":      column(jobs, func(ev *webhook.Event) []byte { return payload(ev.Body) }),
 		"sha256":       column(jobs, func(ev *webhook.Event) []byte { return ev.SHA256[:] }),
 		"content_type": column(jobs, func(ev *webhook.Event) string { return text(ev.ContentType) }),
 		"headers":      column(jobs, func(ev *webhook.Event) string { return headersJSON(ev.Headers) }),

@@ -45,6 +45,7 @@ func nextLimit() int64 {
 	}
 	metrics.Read(has)
 	bytes := func(i int) int64 { return int64(has[i].Value.Uint64()) }
-	live, garbage := bytes(4), max(bytes(3)-bytes(4), 0)
-	return bytes(0) - bytes(1) - bytes(2) - garbage + max(live, spareBytes)
+	total, released, free, objects, live := bytes(0), bytes(1), bytes(2), bytes(3), bytes(4)
+	garbage := max(objects-live, 0)
+	return total - released - free - garbage + max(live, spareBytes)
 }
