@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -36,13 +37,18 @@ WITH completed AS (` + completeEvent + `
 SELECT 1 / count(*) FROM completed`)
 
 // transactionTries bounds how often a transaction that met a deadlock or a
-// serialization failure is run again within one attempt.
-const transactionTries = 4
+// serialization failure is run within one attempt. Those that met would meet
+// again, so each waits first, by chance up to conflictPause, then twice that.
+const (
+	transactionTries = 4
+	conflictPause    = 50 * time.Millisecond
+)
 
 // Attempt runs handle in a transaction and completes the event in that same
 // transaction, exactly one row or none of it: what handle wrote through tx and
 // the completion become true together or not at all. After a deadlock or a
-// serialization failure it runs handle again, a few times, in a new transaction.
+// serialization failure it runs handle again, a few times and after a short
+// pause, in a new transaction.
 //
 // The transaction begins with the first statement on tx. Only Attempt may end
 // it: Commit and Rollback of tx return an error.
@@ -54,7 +60,12 @@ const transactionTries = 4
 func (s *Store) Attempt(ctx context.Context, c webhook.Claim, handle func(ctx context.Context, tx pgx.Tx) error) error {
 	for try := 1; ; try++ {
 		err := s.attempt(ctx, c, handle)
-		if !again(err) || try == transactionTries || ctx.Err() != nil {
+		if !again(err) || try == transactionTries {
+			return err
+		}
+		select {
+		case <-time.After(rand.N(conflictPause << (try - 1))):
+		case <-ctx.Done():
 			return err
 		}
 	}
