@@ -9,6 +9,7 @@ import (
 	"hash/fnv"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -77,6 +78,7 @@ func (e *effects) Handle(ctx context.Context, tx pgx.Tx, ev webhook.Event) error
 			return errors.New("flaky")
 		}
 	case typeDeadlock, typeSerial:
+		work = 0 // with the few rows locked that all of these meet at
 		if err := contend(ctx, tx, ev.Type, h); err != nil {
 			return err
 		}
@@ -142,20 +144,24 @@ func contend(ctx context.Context, tx pgx.Tx, how string, h uint64) error {
 			return err
 		}
 		var n int
-		if err := tx.QueryRow(ctx, `SELECT n FROM accounts WHERE id = $1`, 3+h%8).Scan(&n); err != nil {
+		if err := tx.QueryRow(ctx, `SELECT n FROM accounts WHERE id = $1`, 5+h%8).Scan(&n); err != nil {
 			return err
 		}
 		if err := nap(ctx, 10*time.Millisecond); err != nil {
 			return err
 		}
-		_, err := tx.Exec(ctx, `UPDATE accounts SET n = n + 1 WHERE id = $1`, 3+h%8)
+		_, err := tx.Exec(ctx, `UPDATE accounts SET n = n + 1 WHERE id = $1`, 5+h%8)
 		return err
 	}
-	for _, id := range []uint64{1 + h/2%2, 2 - h/2%2} {
-		if _, err := tx.Exec(ctx, `UPDATE accounts SET n = n + 1 WHERE id = $1`, id); err != nil {
+	accounts := []uint64{1 + h/4%2*2, 2 + h/4%2*2}
+	if h/2%2 == 0 {
+		slices.Reverse(accounts)
+	}
+	for i, id := range accounts {
+		if err := nap(ctx, time.Duration(i)*30*time.Millisecond); err != nil {
 			return err
 		}
-		if err := nap(ctx, 5*time.Millisecond); err != nil {
+		if _, err := tx.Exec(ctx, `UPDATE accounts SET n = n + 1 WHERE id = $1`, id); err != nil {
 			return err
 		}
 	}

@@ -51,7 +51,7 @@ const rest = `verify: none, id: {json: /event_id}, type: {json: /event_type}, ha
 const harness = `
 CREATE TABLE effects (n bigserial, source text, event_id text, attempt integer, sha256 bytea, at timestamptz DEFAULT clock_timestamp());
 CREATE TABLE accounts (id integer PRIMARY KEY, n integer NOT NULL DEFAULT 0);
-INSERT INTO accounts SELECT generate_series(1, 10);
+INSERT INTO accounts SELECT generate_series(1, 12);
 CREATE TABLE changes (n bigserial, source text, event_id text, was text, becomes text, from_attempt integer, to_attempt integer,
 	at timestamptz DEFAULT clock_timestamp());
 CREATE FUNCTION note_change() RETURNS trigger LANGUAGE plpgsql AS $$
