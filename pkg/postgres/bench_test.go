@@ -3,6 +3,9 @@ package postgres_test
 import (
 	"context"
 	"crypto/rand"
+	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -49,6 +52,34 @@ func BenchmarkAttempt(b *testing.B) {
 		defer db.Close()
 		parallel(b, func(ctx context.Context) error { return floor(ctx, db, body) })
 	})
+}
+
+// BenchmarkInsert brings events to the inbox: alone, which is the price of a
+// statement and a commit, and by many at once, who share them.
+func BenchmarkInsert(b *testing.B) {
+	body := string(make([]byte, 500))
+	for _, senders := range []int{1, 8, 128} {
+		b.Run(fmt.Sprintf("senders=%d", senders), func(b *testing.B) {
+			inbox := newStore(b).newBox(b)
+			inbox.run()
+			b.ReportAllocs()
+			b.ResetTimer() // the stack may just have been started
+			var left atomic.Int64
+			left.Store(int64(b.N))
+			var wg sync.WaitGroup
+			for range senders {
+				wg.Go(func() {
+					for left.Add(-1) >= 0 {
+						if _, err := inbox.Insert(b.Context(), event(rand.Text(), body)); err != nil {
+							b.Error(err)
+							return
+						}
+					}
+				})
+			}
+			wg.Wait()
+		})
+	}
 }
 
 // BenchmarkClaim takes new events, one after the other.
