@@ -144,6 +144,7 @@ func (d *devRun) programEnviron(ctx context.Context, stack *devstack.Stack, sour
 		maps.Copy(set, map[string]string{
 			"DEMO_SECRET": demo.Secret, "INGEST_ADDR": "127.0.0.1:0", "WORKER_SOURCES": "",
 			"RETRY_MIN": "500ms", "RETRY_MAX": "1s", "LOG_LEVEL": "error",
+			"INGEST_ACK_TIMEOUT": "10s", // on a slow machine, too, each copy meets the first in Redis, as is told
 		})
 	} else {
 		set["INGEST_ADDR"] = d.ingestAddr(ctx)
