@@ -48,7 +48,7 @@ func (c *console) benchPartCommand() *cobra.Command {
 		Use:    "part NAME",
 		Short:  "Be one of the programs that bench measures",
 		Hidden: true,
-		Args:   cobra.ExactArgs(1),
+		Args:   operands(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			end, err := bench.BePart(c.getenv)
 			if err != nil {

@@ -393,8 +393,8 @@ func TestUsage(t *testing.T) {
 		{"events list --since -1h", "--since must be positive"},
 		{"events list --status done", "must be received, processing, completed, failed or dead"},
 		{"events list --status queued", "not listed"},
-		{"events show one", "accepts 2 arg(s)"},
-		{"healthcheck", "accepts 1 arg(s)"},
+		{"events show one", "want hookonce events show SOURCE EVENT_ID"},
+		{"healthcheck", "want hookonce healthcheck URL"},
 		{"healthcheck localhost", "not an address"},
 	}
 	for _, tt := range tests {

@@ -24,15 +24,20 @@ func (c *console) doctorCommand() *cobra.Command {
 }
 
 func (c *console) doctor(ctx context.Context, out output) error {
-	urls := map[string]string{}
+	set := map[string]string{}
 	for _, name := range []string{"REDIS_URL", "DATABASE_URL"} {
 		url, err := c.setting(name)
 		if err != nil {
 			return err
 		}
-		urls[name] = url
+		set[name] = url
 	}
-	found, err := program.Doctor(ctx, with(c.environ, urls))
+	if c.getenv("DATABASE_URL") == "" { // it is hookonce dev that is examined
+		if file, err := c.setting("HOOKONCE_CONFIG"); err == nil {
+			set["HOOKONCE_CONFIG"] = file
+		}
+	}
+	found, err := program.Doctor(ctx, with(c.environ, set))
 	if err != nil {
 		return err
 	}

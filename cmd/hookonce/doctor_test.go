@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"net/url"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -42,8 +43,10 @@ func healthyStack(t *testing.T) []string {
 func findings(t *testing.T, environ []string) ([]doctor.Finding, error) {
 	t.Helper()
 	out, errOut, err := call(t, environ, "doctor", "-o", "json")
-	if errOut != "" {
-		t.Errorf("doctor says %q", errOut)
+	for line := range strings.Lines(errOut) {
+		if !strings.HasPrefix(line, "using ") { // what it takes from hookonce dev
+			t.Errorf("doctor says %q", line)
+		}
 	}
 	var all, wrong []doctor.Finding
 	if json.Unmarshal([]byte(out), &all) != nil || len(all) == 0 {
@@ -77,6 +80,22 @@ func TestDoctor(t *testing.T) {
 	got, err = findings(t, append(environ, "HOOKONCE_CONFIG=/not/there.yaml"))
 	if err != nil || len(got) != 1 || got[0].Level != doctor.Note || !strings.Contains(got[0].Text, "/not/there.yaml") {
 		t.Errorf("without the sources file: %+v, %v, want a note", got, err)
+	}
+}
+
+// TestDoctorDev is not parallel, since it changes the working folder.
+func TestDoctorDev(t *testing.T) {
+	environ := healthyStack(t)
+	must(t, environ, "migrate", "up")
+	t.Chdir(t.TempDir())
+	write(t, "hookonce.yaml", "sources: {elsewhere: {provider: github, secrets: [\"${NOT_SET_HERE}\"]}}\n")
+	file := write(t, filepath.Join(t.TempDir(), "dev.yaml"), "sources: {mine: {verify: none, id: {json: /i}, type: {json: /t}}}")
+	write(t, devEnvFile, strings.Join(environ, "\n")+"\nHOOKONCE_CONFIG="+file+"\n")
+	if got, err := findings(t, nil); got != nil || err != nil {
+		t.Errorf("beside hookonce dev: %+v, %v, want nothing", got, err)
+	}
+	if got, err := findings(t, environ); err != nil || len(got) != 1 || !strings.Contains(got[0].Text, "NOT_SET_HERE") {
+		t.Errorf("of stores that are named: %+v, %v, want the note on hookonce.yaml", got, err)
 	}
 }
 

@@ -108,7 +108,7 @@ func (c *console) eventsShowCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show SOURCE EVENT_ID",
 		Short: "Show one event, from Postgres or from the queue",
-		Args:  cobra.ExactArgs(2),
+		Args:  operands(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.showEvent(cmd.Context(), args[0], args[1], out)
 		},

@@ -16,7 +16,7 @@ func healthcheckCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "healthcheck URL",
 		Short: "Ask URL, and exit 0 if it answers 2xx within 3 s",
-		Args:  cobra.ExactArgs(1),
+		Args:  operands(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			u, err := parseURL(args[0])
 			if err != nil {

@@ -61,6 +61,17 @@ func (c *console) printf(format string, args ...any) {
 	fmt.Fprintf(c.stdout, format, args...)
 }
 
+// operands is for a command that wants n words behind its name: those of its
+// usage line.
+func operands(n int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) != n {
+			return fmt.Errorf("want %s", cmd.UseLine())
+		}
+		return nil
+	}
+}
+
 // group is a command that only has others below it. One that it does not have
 // is an error: cobra would print the help and exit 0.
 func group(use, short string, commands ...*cobra.Command) *cobra.Command {

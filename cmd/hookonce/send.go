@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -83,6 +84,9 @@ func (c *console) send(ctx context.Context, s sending) error {
 	address, err := parseURL(s.url)
 	if err != nil {
 		return fmt.Errorf("INGEST_URL: %w", err)
+	}
+	if strings.Contains(address.Path+"/", "/webhooks/") {
+		return fmt.Errorf("%s: want the address of ingest, without /webhooks: --source or --provider says the rest", address.Redacted())
 	}
 	address = address.JoinPath("webhooks", s.source)
 	s.id = cmp.Or(s.id, "evt_"+rand.Text())

@@ -145,6 +145,8 @@ func TestSendProviderRefused(t *testing.T) {
 		{"key: cannot be", []string{"--provider", "wise", "--private-key", file}},
 		{"say for which --provider", []string{"--new-private-key", file + ".new"}},
 		{"github: signs with a shared secret", []string{"--provider", "github", "--new-private-key", file + ".new"}},
+		{"want the address of ingest, without /webhooks", []string{"--url", "http://127.0.0.1:1/webhooks"}},
+		{"want the address of ingest, without /webhooks", []string{"--url", "http://127.0.0.1:1/webhooks/shop"}},
 		{"file exists", []string{"--provider", "wise", "--new-private-key", file}},
 	} {
 		refuses(t, environ, row.want, append([]string{"send"}, row.args...)...)
