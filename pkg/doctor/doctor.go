@@ -7,6 +7,7 @@ package doctor
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -77,10 +78,17 @@ func Check(f Facts) []Finding {
 	return all
 }
 
+// notLetIn is how Redis refuses a user, and how Postgres refuses one (class 28)
+// or a database (3D000).
+var notLetIn = regexp.MustCompile(`\b(WRONGPASS|NOAUTH|NOPERM)\b|SQLSTATE (28...|3D000)`)
+
 // Away is the finding that a store cannot be asked.
 func Away(subject string, err error) Finding {
 	f := Finding{Level: Error, Subject: subject, Text: "cannot be asked: " + Line(err), Fix: "start it, or correct the address"}
-	if strings.Contains(f.Text, "unsupported startup parameter") {
+	switch {
+	case notLetIn.MatchString(f.Text):
+		f.Fix = "it is there, and does not let us in: correct the user, the password or the name of the database"
+	case strings.Contains(f.Text, "unsupported startup parameter"):
 		f.Fix = "this is PgBouncer: let it pool sessions, and add statement_timeout, lock_timeout and the others to its ignore_startup_parameters; better, point DATABASE_URL at Postgres itself"
 	}
 	return f

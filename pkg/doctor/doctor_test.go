@@ -239,6 +239,17 @@ func TestAway(t *testing.T) {
 	if !strings.Contains(got.Fix, "ignore_startup_parameters") {
 		t.Errorf("Away = %+v, want it to know PgBouncer", got)
 	}
+	for _, text := range []string{
+		"WRONGPASS invalid username-password pair or user is disabled.",
+		"NOAUTH Authentication required.",
+		`failed to connect: FATAL: password authentication failed for user "u" (SQLSTATE 28P01)`,
+		`server error: FATAL: role "u" does not exist (SQLSTATE 28000)`,
+		`server error: FATAL: database "x" does not exist (SQLSTATE 3D000)`,
+	} {
+		if got := doctor.Away("redis", errors.New(text)); !strings.Contains(got.Fix, "correct the user, the password") {
+			t.Errorf("Away of %s = %+v, want it to say what to correct", text, got)
+		}
+	}
 	if want := "postgres: a: b"; (doctor.Finding{Subject: "postgres", Text: "a", Fix: "b"}).String() != want {
 		t.Errorf("String is not %q", want)
 	}
