@@ -178,7 +178,7 @@ func (d *delivery) refuse(c echo.Context, err error) error {
 // setHeaders sets what a refusal says besides its words.
 func setHeaders(h http.Header, code int, err error) {
 	switch code {
-	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
+	case http.StatusServiceUnavailable, http.StatusTooManyRequests, http.StatusRequestTimeout:
 		h.Set("Retry-After", retryAfter)
 		if rate, ok := errors.AsType[*rateError](err); ok {
 			h.Set("Retry-After", rate.seconds())

@@ -76,6 +76,9 @@ func TestSlow(t *testing.T) {
 				if took := time.Since(began); took < tt.cut || took > tt.cut+2*time.Second {
 					t.Errorf("cut off after %s, want %s", took, tt.cut)
 				}
+				if again := strings.Contains(string(got), "\r\nRetry-After: 5\r\n"); again != (tt.name != "head") {
+					t.Errorf("answered %q, want Retry-After with a 408", got)
+				}
 				if !strings.HasPrefix(string(got), tt.answer) {
 					t.Errorf("answered %.100q, want %q", got, tt.answer)
 				}
