@@ -26,7 +26,7 @@ func idle(ctx context.Context, r *rig) error {
 		t.line(fmt.Sprint(s.sources), fmt.Sprint(len(times)), fmt.Sprintf("%.1f", p50), fmt.Sprintf("%.1f", millis(times.At(0.99))),
 			fmt.Sprintf("%.1f", millis(times.Max())), fmt.Sprintf("%.1f", used["worker"]), fmt.Sprintf("%.1f", used["redis"]),
 			fmt.Sprintf("%.1f", used["postgres"]), fmt.Sprintf("%.1f", used["ingest"]))
-		r.report.goal(fmt.Sprintf("idle, %d sources: POST to committed effect; CPU of worker + Redis", s.sources),
+		r.report.goal(fmt.Sprintf("idle, sources: %d; POST to committed effect; CPU of worker + Redis", s.sources),
 			fmt.Sprintf("p50 ≤ 60 ms at ≤ %.0f %% of a core", s.most), fmt.Sprintf("p50 %.1f ms at %.1f %%", p50, cpu),
 			worst(atMost(p50, 60), atMost(cpu, s.most)))
 	}

@@ -57,19 +57,19 @@ func (m *meter) turn(begins bool) {
 	}
 }
 
-// busy is the CPU time that all programs of the machine have used so far, but
-// for the kernel's own.
+// busy is the CPU time that all programs of the machine have used so far, with
+// that of interrupts: whoever is interrupted is charged for it too.
 func busy() (time.Duration, bool) {
 	text, err := os.ReadFile("/proc/stat")
 	if err != nil {
 		return 0, false
 	}
 	var name string
-	var user, nice, system int64
-	if _, err := fmt.Sscan(string(text), &name, &user, &nice, &system); err != nil {
+	var user, nice, system, idle, iowait, irq, softirq int64
+	if _, err := fmt.Sscan(string(text), &name, &user, &nice, &system, &idle, &iowait, &irq, &softirq); err != nil {
 		return 0, false
 	}
-	return time.Duration(user+nice+system) * tick, true
+	return time.Duration(user+nice+system+irq+softirq) * tick, true
 }
 
 // sum is the CPU time of all processes.
