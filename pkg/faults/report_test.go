@@ -90,6 +90,7 @@ A row counts only with 500 deliveries or more, and if its fault struck three tim
 flight. Each row also checks that every change of a status is a legal one, that the effect is of the last attempt and of the
 body that was sent, that answers come in time and as promised, that nobody dies by the fault of others or without a reason,
 that goroutines, files and Redis keys of ours go back to their base, and that a secret of the settings is nowhere to be read.
+The numbers are names from a longer list: one that is missing is no row that failed. What could not be run is at the end.
 
 Made with HOOKONCE_FAULTS=%s and seed %s, on %d cores.
 `
@@ -112,7 +113,8 @@ Postgres is away or late, and an event has ` + "`queue`" + `'s guarantee until i
 
 ## Wrong programs
 
-Naive designs behind the same harness, and ours with one mistake: what the harness finds shows that it can see.
+Naive designs behind the same harness, and ours with one mistake: what the harness finds shows that it can see. N1: each
+event that was acknowledged ends completed or dead. N2: a completed one has exactly one effect.
 
 | program | found |
 |---|---|
