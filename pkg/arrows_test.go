@@ -63,6 +63,7 @@ var owners = map[string][]string{
 	"github.com/prometheus/client_golang":        {"pkg/telemetry"},
 	"github.com/redis/go-redis":                  {"pkg/bench", "pkg/devstack", "pkg/devstack/stacktest", "pkg/lock", "pkg/program", "pkg/queue", "pkg/rate", "pkg/replay"},
 	"github.com/spf13/cobra":                     {"cmd/hookonce"},
+	"golang.org/x/net/http/httpguts":             {"pkg/ingest"},
 	"google.golang.org/protobuf":                 {"pkg/queue"},
 }
 

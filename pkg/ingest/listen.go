@@ -5,9 +5,12 @@ import (
 	"io"
 	"net"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/net/http/httpguts"
 )
 
 // Listen returns ln with connections that the door answers itself while it is
@@ -204,31 +207,35 @@ func (c *doorConn) leave() {
 }
 
 // isWhole reports whether b is one POST request from its first to its last byte,
-// with nothing in it that HTTP could read in more than one way.
+// with nothing in it that HTTP could read in more than one way: no line that ends
+// otherwise than in CRLF, no name that is not one.
 func isWhole(b []byte) bool {
-	head, body, found := bytes.Cut(b, []byte("\r\n\r\n"))
-	if !found || !bytes.HasPrefix(head, []byte("POST /webhooks")) {
+	if !bytes.HasPrefix(b, []byte("POST /webhooks")) {
 		return false
 	}
-	line, headers, _ := bytes.Cut(head, []byte("\r\n"))
-	if !bytes.HasSuffix(line, []byte(" HTTP/1.1")) {
+	head, body, found := bytes.Cut(b, []byte("\r\n\r\n"))
+	if !found {
+		return false
+	}
+	line, headers, _ := strings.Cut(string(head), "\r\n")
+	if !strings.HasSuffix(line, " HTTP/1.1") || !httpguts.ValidHeaderFieldValue(line) {
 		return false
 	}
 	length := -1
 	for len(headers) > 0 {
-		line, headers, _ = bytes.Cut(headers, []byte("\r\n"))
-		name, value, found := bytes.Cut(line, []byte(":"))
+		line, headers, _ = strings.Cut(headers, "\r\n")
+		name, value, found := strings.Cut(line, ":")
 		switch {
-		case !found || len(name) == 0 || name[0] == ' ' || name[0] == '\t':
+		case !found || !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value):
 			return false
-		case bytes.EqualFold(name, []byte("Content-Length")):
-			n, err := strconv.ParseUint(string(bytes.TrimSpace(value)), 10, 31)
+		case strings.EqualFold(name, "Content-Length"):
+			n, err := strconv.ParseUint(strings.Trim(value, " \t"), 10, 31)
 			if err != nil || length >= 0 {
 				return false
 			}
 			length = int(n)
-		case bytes.EqualFold(name, []byte("Transfer-Encoding")), bytes.EqualFold(name, []byte("Expect")),
-			bytes.EqualFold(name, []byte("Connection")), bytes.EqualFold(name, []byte("Upgrade")):
+		case strings.EqualFold(name, "Transfer-Encoding"), strings.EqualFold(name, "Expect"),
+			strings.EqualFold(name, "Connection"), strings.EqualFold(name, "Upgrade"):
 			return false
 		}
 	}
