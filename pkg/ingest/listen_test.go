@@ -47,6 +47,16 @@ func TestIsWhole(t *testing.T) {
 		"another path":          {"/webhooks/shop", "/healthz"},
 		"HTTP/1.0":              {"HTTP/1.1", "HTTP/1.0"},
 		"bare line feeds":       {"\r\n", "\n"},
+		// What ends a line for net/http, or is refused by it, begins no other request here.
+		"a bare line feed hides a coding":      {"Host: x", "X: a\nTransfer-Encoding: chunked"},
+		"a bare line feed hides a length":      {"Host: x", "X: a\nContent-Length: 500"},
+		"bare line feeds end the head":         {"Host: x", "X: a\n\nPOST /webhooks HTTP/1.1"},
+		"a line feed in the first line":        {"shop HTTP", "shop\nX: HTTP"},
+		"a bare carriage return":               {"Host: x", "X: a\rTransfer-Encoding: chunked"},
+		"a name with a space":                  {"Host:", "Transfer-Encoding :"},
+		"a name with a zero":                   {"Host:", "Transfer-Encoding\x00:"},
+		"a name with what only looks like one": {"Host:", "Content\u2010Length:"},
+		"a vertical tab around the length":     {"Length: 2", "Length: \v2"},
 	} {
 		if b := strings.ReplaceAll(request, change[0], change[1]); b == request || ingest.IsWhole([]byte(b)) {
 			t.Errorf("%s: is whole: %q", name, b)
@@ -194,6 +204,22 @@ func TestListen(t *testing.T) {
 	}
 	c.send(whole("evt_3"))
 	c.want(200, "evt_3")
+}
+
+// TestListenAfterCRLF sends what an old client adds to a POST: it belongs to no
+// request, inside of the server and outside.
+func TestListenAfterCRLF(t *testing.T) {
+	t.Parallel()
+	c := crowded(t)
+	old := connect(t, c.addr)
+	for _, between := range []string{"\r\n", "\r\n", ""} {
+		old.send(whole("evt_2"))
+		old.want(503, "Too busy")
+		old.send(between)
+	}
+	c.release()
+	old.send("\r\n" + whole("evt_2"))
+	old.want(200, "accepted")
 }
 
 // TestListenCounts lets in no more than the door has room for, also when none

@@ -79,11 +79,15 @@ func (o *outsider) ready(fd uintptr) bool {
 	case err != nil || n == 0:
 		return true
 	}
-	whole := n < len(buf) && isWhole(buf[:n])
+	read := bytes.TrimLeft(buf[:n], "\r\n") // an old client ends a POST so (RFC 9112, section 2.2)
+	if len(read) == 0 {
+		return false
+	}
+	whole := n < len(buf) && isWhole(read)
 	if whole && !o.listener.door.expect() {
 		return o.answer() != nil
 	}
-	o.ahead, o.counted = bytes.Clone(buf[:n]), whole
+	o.ahead, o.counted = bytes.Clone(read), whole
 	return true
 }
 
