@@ -55,6 +55,10 @@ type Keeper struct {
 	Room func() bool
 
 	Redis, Postgres *Breaker
+	// Fair is the time that a store must have had before it counts as late. One
+	// that was asked at the end of a delivery's deadline, as for the last events
+	// of a large batch, is not to blame.
+	Fair time.Duration
 }
 
 const (
@@ -129,32 +133,35 @@ func (k *Keeper) toQueue(ctx context.Context, ev webhook.Event) (webhook.Receipt
 	if !k.Room() {
 		return webhook.Receipt{}, fmt.Errorf("%w: %w", webhook.ErrNotHeld, errFull)
 	}
-	return through(ctx, k.Redis, func(ctx context.Context) (webhook.Receipt, error) { return k.Queue.Enqueue(ctx, ev) })
+	return k.through(ctx, k.Redis, func(ctx context.Context) (webhook.Receipt, error) { return k.Queue.Enqueue(ctx, ev) })
 }
 
-// toQueueInstead is for a Postgres that is away. It may merely be slow, so the
-// inbox is offered the event all the same, which nobody waits for.
+// toQueueInstead is for a Postgres that is away or late. While it is merely late
+// the inbox is offered the event all the same, which nobody waits for.
 func (k *Keeper) toQueueInstead(ctx context.Context, ev webhook.Event) (webhook.Receipt, error) {
 	if !k.Fallback() {
 		return webhook.Receipt{}, fmt.Errorf("%w: redis may not hold it instead", webhook.ErrNotHeld)
 	}
 	r, err := k.toQueue(ctx, ev)
-	if err == nil && r.Outcome == webhook.Accepted {
+	if err == nil && r.Outcome == webhook.Accepted && !k.Postgres.Open() { // or bodies pile up before it
 		k.Inbox.Offer(ev)
 	}
 	return r, err
 }
 
 func (k *Keeper) toInbox(ctx context.Context, ev webhook.Event) (webhook.Receipt, error) {
-	return through(ctx, k.Postgres, func(ctx context.Context) (webhook.Receipt, error) { return k.Inbox.Insert(ctx, ev) })
+	return k.through(ctx, k.Postgres, func(ctx context.Context) (webhook.Receipt, error) { return k.Inbox.Insert(ctx, ev) })
 }
 
 // through asks a store unless its breaker is open, and tells the breaker.
-func through(ctx context.Context, b *Breaker, ask store) (webhook.Receipt, error) {
+func (k *Keeper) through(ctx context.Context, b *Breaker, ask store) (webhook.Receipt, error) {
 	if b.Open() {
 		return webhook.Receipt{}, fmt.Errorf("%w: %s is away", webhook.ErrNotHeld, b.name)
 	}
+	asked := time.Now()
 	r, err := ask(ctx)
-	b.note(err)
+	if ctx.Err() == nil || time.Since(asked) >= k.Fair {
+		b.note(err)
+	}
 	return r, err
 }

@@ -205,8 +205,8 @@ func TestKeeper(t *testing.T) {
 				if r.queue.asked() != tt.queue || r.inbox.asked() != tt.inbox {
 					t.Errorf("asked the queue %q and the inbox %q, want %q and %q", r.queue.asked(), r.inbox.asked(), tt.queue, tt.inbox)
 				}
-				if offered, instead := len(r.inbox.offers) == 1, tt.mode == custody.InboxFirst && tt.want == "queue"; offered != instead {
-					t.Errorf("the inbox was offered %d events, want the one that the queue holds instead: %v", len(r.inbox.offers), instead)
+				if offered, late := len(r.inbox.offers) == 1, tt.mode == custody.InboxFirst && tt.want == "queue" && !r.Postgres.Open(); offered != late {
+					t.Errorf("the inbox was offered %d events, want the one that the queue holds since the inbox is late: %v", len(r.inbox.offers), late)
 				}
 				if tt.want == "" {
 					if !errors.Is(err, webhook.ErrNotHeld) || got != (webhook.Receipt{}) {
@@ -217,6 +217,49 @@ func TestKeeper(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestKeeperIsFair asks with what is left of a deadline, as for the last events
+// of a large batch: that a store did not answer then tells nothing of it.
+func TestKeeperIsFair(t *testing.T) {
+	t.Parallel()
+	const fair = 100 * time.Millisecond
+	tests := []struct {
+		name        string
+		left, takes time.Duration
+		away        bool // what becomes of the store that is asked first
+	}{
+		{"nothing is left", 0, time.Millisecond, false},
+		{"less than is fair is left", fair - 1, time.Hour, false},
+		{"as much as is fair is left", fair, time.Hour, true},
+		{"it answers", deadline, time.Millisecond, false},
+	}
+	for _, tt := range tests {
+		for _, mode := range []custody.Mode{custody.QueueFirst, custody.InboxFirst} {
+			t.Run(tt.name+", "+string(mode), func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					r := newRig(mode)
+					r.Fair = fair
+					store, first, second := r.queue, r.Redis, r.Postgres
+					if mode == custody.InboxFirst {
+						store, first, second = r.inbox, r.Postgres, r.Redis
+					}
+					r.queue.takes, r.inbox.takes = time.Millisecond, time.Millisecond
+					store.takes = tt.takes
+					for range 3 {
+						ctx, cancel := context.WithTimeout(t.Context(), tt.left)
+						r.Enqueue(ctx, webhook.Event{})
+						cancel()
+					}
+					if first.Open() != tt.away || second.Open() {
+						t.Errorf("away: the first store %v, the second %v, want %v, false", first.Open(), second.Open(), tt.away)
+					}
+					r.Sender.Wait()
+				})
+			})
+		}
 	}
 }
 

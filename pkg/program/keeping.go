@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync/atomic"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -40,6 +41,9 @@ type keeping struct {
 // events, and the probe.
 const inboxConnections = 6
 
+// fairTime is what a store must have had before it is to blame for being late.
+const fairTime = 100 * time.Millisecond
+
 func (k *keeping) open(ctx context.Context, metrics *telemetry.Metrics) error {
 	k.keeper = &custody.Keeper{
 		Mode:     custody.Mode(k.cfg.Ack),
@@ -47,6 +51,7 @@ func (k *keeping) open(ctx context.Context, metrics *telemetry.Metrics) error {
 		Fallback: func() bool { return k.cfg.Fallback == "redis" && (k.cfg.Persistent || k.memory.Persists()) },
 		Redis:    custody.NewBreaker("redis", func(ctx context.Context) error { return queue.Ping(ctx, k.rdb) }, k.log),
 		Postgres: custody.NewBreaker("postgres", func(ctx context.Context) error { return k.store.Ping(ctx) }, k.log),
+		Fair:     min(fairTime, k.cfg.AckTimeout/2),
 	}
 	k.marks = replay.New(k.rdb, k.log)
 	metrics.Away("redis", k.keeper.Redis.Open)
