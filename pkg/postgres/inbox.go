@@ -148,27 +148,27 @@ func (b *Inbox) collect(job *insertion) []*insertion {
 }
 
 // write inserts a batch. A row that somebody else holds must not stall the
-// others, so if the statement meets one, each row goes alone.
+// others, so if the statement meets one, each row goes alone; and all of it has
+// one limit, or a locked table would hold up the end of the program.
 func (b *Inbox) write(batch []*insertion) {
-	err := b.insertWithin(batch)
+	ctx, cancel := context.WithTimeout(context.Background(), inboxTimeout)
+	defer cancel()
+	err := b.insert(ctx, batch)
 	if c := code(err); c != lockNotAvailable && c != deadlockDetected || len(batch) == 1 {
 		finish(batch, err)
 		return
 	}
+	var rest []*insertion
 	for i, job := range batch {
-		one := batch[i : i+1]
 		if job.accepted() { // before the statement that met the row
-			finish(one, nil)
-			continue
+			finish(batch[i:i+1], nil)
+		} else {
+			rest = append(rest, job)
 		}
-		finish(one, b.insertWithin(one))
 	}
-}
-
-func (b *Inbox) insertWithin(batch []*insertion) error {
-	ctx, cancel := context.WithTimeout(context.Background(), inboxTimeout)
-	defer cancel()
-	return b.insert(ctx, batch)
+	for i := range rest {
+		finish(rest[i:i+1], b.insert(ctx, rest[i:i+1]))
+	}
 }
 
 // finish answers. What was inserted is held, whatever befell the others of the

@@ -393,6 +393,54 @@ func TestInsertPastALock(t *testing.T) {
 	}
 }
 
+// TestInsertBesideLocks has many rows in the batch that somebody holds: a new
+// event, which is committed before they are looked at, does not wait for them.
+func TestInsertBesideLocks(t *testing.T) {
+	t.Parallel()
+	f := newStore(t)
+	list := events(31)
+	for _, ev := range list[:30] {
+		f.claim(t, ev, "other")
+	}
+	f.exec(t, `UPDATE received_events SET status = 'dead', lease_until = NULL, sweep_at = NULL`)
+	f.hold(t, `UPDATE received_events SET status = 'received'`)
+	answers := f.newBox(t).insertAll(list)
+	if a := answers[30]; a.err != nil || a.Receipt != (webhook.Receipt{Outcome: webhook.Accepted}) {
+		t.Errorf("Insert = %+v, %v, want accepted", a.Receipt, a.err)
+	}
+	for i, a := range answers[:30] {
+		if a.err == nil || a.took <= answers[30].took {
+			t.Errorf("Insert of the held row %d took %s (%v), and the new one after it %s", i, a.took, a.err, answers[30].took)
+		}
+	}
+}
+
+// TestInboxEndsBesideALock ends while the table is locked: its deliveries have
+// been answered, and there are more of them than can each wait for the lock.
+func TestInboxEndsBesideALock(t *testing.T) {
+	t.Parallel()
+	f := newStore(t)
+	f.hold(t, `LOCK TABLE received_events IN SHARE MODE`)
+	b := f.newBox(t)
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, ev := range events(200) { // the last of them would wait for 20 s
+		b.Offer(ev)
+	}
+	ctx, end := context.WithTimeout(context.Background(), 11*time.Second) // ingest has 12 s
+	defer end()
+	done := make(chan error, 1)
+	go func() { done <- b.Run(gone) }()
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-ctx.Done():
+		t.Error("the inbox has not ended after 11 s")
+	}
+}
+
 // TestInsertBesideASlowBatch has one batch that does not get to Postgres: the next
 // one does not wait for it.
 func TestInsertBesideASlowBatch(t *testing.T) {
