@@ -152,6 +152,8 @@ func (t *lazyTx) fit(ctx context.Context) error {
 		return nil
 	case t.conn.IsClosed():
 		return errClosed
+	case t.conn.PgConn().IsBusy():
+		return errors.New("the handler returned nil and left rows or results open: close them")
 	}
 	switch t.conn.PgConn().TxStatus() {
 	case 'I':

@@ -47,6 +47,16 @@ func TestTxEndedByHandler(t *testing.T) {
 	}
 	commit := func(ctx context.Context, tx pgx.Tx) error { return tx.Commit(ctx) }
 	rollback := func(ctx context.Context, tx pgx.Tx) error { return tx.Rollback(ctx) }
+	open := func(ctx context.Context, tx pgx.Tx) error {
+		_, err := tx.Query(ctx, `SELECT generate_series(1, 100000)`) //nolint:sqlclosecheck // that is the case
+		return err
+	}
+	send := func(ctx context.Context, tx pgx.Tx) error {
+		b := &pgx.Batch{}
+		b.Queue(`SELECT generate_series(1, 100000)`)
+		tx.SendBatch(ctx, b)
+		return nil
+	}
 	tests := []struct {
 		name    string
 		end     func(ctx context.Context, tx pgx.Tx) error
@@ -58,6 +68,8 @@ func TestTxEndedByHandler(t *testing.T) {
 		{"Commit", commit, "not the handler's to commit", "", webhook.Completed, 1},
 		{"Rollback", rollback, "not the handler's to roll back", "not the handler's to roll back", webhook.Processing, 0},
 		{"COMMIT", statement(`COMMIT`), "", "by a statement of its own", webhook.Processing, 1},
+		{"rows left open", open, "", "left rows or results open", webhook.Processing, 0},
+		{"results left open", send, "", "left rows or results open", webhook.Processing, 0},
 		{"ROLLBACK", statement(`ROLLBACK`), "", "by a statement of its own", webhook.Processing, 0},
 	}
 	for i, tt := range tests {
