@@ -136,14 +136,15 @@ func (k *Keeper) toQueue(ctx context.Context, ev webhook.Event) (webhook.Receipt
 	return k.through(ctx, k.Redis, func(ctx context.Context) (webhook.Receipt, error) { return k.Queue.Enqueue(ctx, ev) })
 }
 
-// toQueueInstead is for a Postgres that is away or late. While it is merely late
-// the inbox is offered the event all the same, which nobody waits for.
+// toQueueInstead is for a Postgres that is away. It may merely be slow, so the
+// inbox is offered the event all the same, which nobody waits for: what has a row
+// is not lost with Redis.
 func (k *Keeper) toQueueInstead(ctx context.Context, ev webhook.Event) (webhook.Receipt, error) {
 	if !k.Fallback() {
 		return webhook.Receipt{}, fmt.Errorf("%w: redis may not hold it instead", webhook.ErrNotHeld)
 	}
 	r, err := k.toQueue(ctx, ev)
-	if err == nil && r.Outcome == webhook.Accepted && !k.Postgres.Open() { // or bodies pile up before it
+	if err == nil && r.Outcome == webhook.Accepted {
 		k.Inbox.Offer(ev)
 	}
 	return r, err

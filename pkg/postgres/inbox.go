@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -18,12 +19,16 @@ type Inbox struct {
 	store  *Store
 	jobs   chan *insertion
 	unsent chan webhook.Event
+
+	offered atomic.Int64 // bytes of the bodies that nobody waits for
 }
 
 // An insertion is one delivery on its way into a batch.
 type insertion struct {
 	ev   webhook.Event
 	done chan struct{} // closed when the rest is set
+
+	offered bool // nobody waits for it
 
 	receipt webhook.Receipt
 	err     error
@@ -36,6 +41,9 @@ const (
 	// long the next one waits for those that are.
 	inboxWriters  = 4
 	inboxPatience = 5 * time.Millisecond
+	// offeredBytes bounds the bodies that nobody waits for, since no delivery
+	// answers for their memory any more.
+	offeredBytes = 16 << 20
 )
 
 // NewInbox returns an inbox. Nothing is inserted unless [Inbox.Run] runs.
@@ -69,10 +77,15 @@ func (b *Inbox) Insert(ctx context.Context, ev webhook.Event) (webhook.Receipt, 
 
 // Offer hands the event over if there is room, and does not wait for it.
 func (b *Inbox) Offer(ev webhook.Event) {
-	select {
-	case b.jobs <- &insertion{ev: ev, done: make(chan struct{})}:
-	default:
+	size := int64(len(ev.Body))
+	if b.offered.Add(size) <= offeredBytes {
+		select {
+		case b.jobs <- &insertion{ev: ev, done: make(chan struct{}), offered: true}:
+			return
+		default:
+		}
 	}
+	b.offered.Add(-size)
 }
 
 func notHeld(ev webhook.Event, err error) error {
@@ -155,26 +168,29 @@ func (b *Inbox) write(batch []*insertion) {
 	defer cancel()
 	err := b.insert(ctx, batch)
 	if c := code(err); c != lockNotAvailable && c != deadlockDetected || len(batch) == 1 {
-		finish(batch, err)
+		b.finish(batch, err)
 		return
 	}
 	var rest []*insertion
 	for i, job := range batch {
 		if job.accepted() { // before the statement that met the row
-			finish(batch[i:i+1], nil)
+			b.finish(batch[i:i+1], nil)
 		} else {
 			rest = append(rest, job)
 		}
 	}
 	for i := range rest {
-		finish(rest[i:i+1], b.insert(ctx, rest[i:i+1]))
+		b.finish(rest[i:i+1], b.insert(ctx, rest[i:i+1]))
 	}
 }
 
 // finish answers. What was inserted is held, whatever befell the others of the
 // batch afterwards.
-func finish(batch []*insertion, err error) {
+func (b *Inbox) finish(batch []*insertion, err error) {
 	for _, job := range batch {
+		if job.offered {
+			b.offered.Add(-int64(len(job.ev.Body)))
+		}
 		if !job.accepted() {
 			job.err = unavailable(err)
 		}

@@ -441,6 +441,25 @@ func TestInboxEndsBesideALock(t *testing.T) {
 	}
 }
 
+// TestOfferIsBounded offers more than may wait: nobody answers for the memory of
+// what is offered.
+func TestOfferIsBounded(t *testing.T) {
+	t.Parallel()
+	f := newStore(t)
+	b := f.newBox(t)
+	body := string(make([]byte, 1<<20))
+	for i := range 20 {
+		b.Offer(event(fmt.Sprintf("e-%d", i), body))
+	}
+	rows := func() int { return query[int](t, f, `SELECT count(*) FROM received_events`) }
+	b.run()
+	eventually(t, "16 MiB are inserted", func() bool { return rows() == 16 })
+	eventually(t, "and there is room again", func() bool {
+		b.Offer(event("e-20", body))
+		return rows() == 17
+	})
+}
+
 // TestInsertBesideASlowBatch has one batch that does not get to Postgres: the next
 // one does not wait for it.
 func TestInsertBesideASlowBatch(t *testing.T) {
