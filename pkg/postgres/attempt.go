@@ -124,8 +124,8 @@ const selectState = `
 SELECT status, attempt, worker IS NOT DISTINCT FROM @worker AS mine
 FROM received_events WHERE source = @source AND event_id = @event_id`
 
-// settleBegin begins a transaction that may wait for a lock.
-var settleBegin = "begin; set local lock_timeout = " + millis(settleTimeout)
+// patientBegin begins a transaction that may wait for a lock.
+var patientBegin = "begin; set local lock_timeout = " + millis(settleTimeout)
 
 // Settle records what an attempt that did not succeed came to, if the event is
 // still the attempt's, and returns the event's status. That is completed if the
@@ -139,7 +139,7 @@ func (s *Store) Settle(ctx context.Context, c webhook.Claim, v webhook.Verdict) 
 	args["error"] = text(v.Reason)
 	args["kind"] = string(v.Kind)
 	var status webhook.Status
-	err := pgx.BeginTxFunc(ctx, s.db, pgx.TxOptions{BeginQuery: settleBegin}, func(tx pgx.Tx) error {
+	err := pgx.BeginTxFunc(ctx, s.db, pgx.TxOptions{BeginQuery: patientBegin}, func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, settleEvent, args)
 		if err != nil {
 			return err

@@ -83,7 +83,7 @@ const insertAudit = `INSERT INTO audit_log (actor, action, reason, details) VALU
 // is kept in the same transaction.
 func (s *Store) Replay(ctx context.Context, f webhook.DeadFilter, limit int, actor, reason string) ([]webhook.Event, error) {
 	var events []webhook.Event
-	err := pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
+	err := pgx.BeginTxFunc(ctx, s.db, pgx.TxOptions{BeginQuery: patientBegin}, func(tx pgx.Tx) error {
 		args := deadArgs(f)
 		args["limit"] = limit
 		rows, _ := tx.Query(ctx, replayDead, args) // the error comes out of the collector

@@ -151,6 +151,39 @@ func TestDeadFilter(t *testing.T) {
 	}
 }
 
+// TestReplayWaits replays while somebody holds the table for longer than a claim
+// would wait: a person is there, and no task that comes back.
+func TestReplayWaits(t *testing.T) {
+	t.Parallel()
+	f := newStore(t)
+	f.cemetery(t)
+	tx, err := f.db.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.Background())
+	if _, err := tx.Exec(t.Context(), `LOCK TABLE received_events IN SHARE MODE`); err != nil {
+		t.Fatal(err)
+	}
+	replayed := make(chan error, 1)
+	go func() {
+		list, err := f.Replay(context.Background(), webhook.DeadFilter{}, 100, "me", "why")
+		if err == nil && len(list) != 9 {
+			err = fmt.Errorf("%d events were replayed, want 9", len(list))
+		}
+		replayed <- err
+	}()
+	const waits = `SELECT count(*) FROM pg_locks
+		WHERE relation = 'received_events'::regclass AND NOT granted AND clock_timestamp() - waitstart > interval '1 second'`
+	eventually(t, "it waits", func() bool { return query[int](t, f, waits) == 1 || len(replayed) > 0 })
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := <-replayed; err != nil {
+		t.Errorf("Replay = %v", err)
+	}
+}
+
 func TestReplay(t *testing.T) {
 	t.Parallel()
 	f := newStore(t)

@@ -66,7 +66,7 @@ WHERE source = @source AND status IN ('received', 'failed') AND sweep_at IS NOT 
 // many events those are, and whether the mark is set.
 func (s *Store) Recall(ctx context.Context, source, known, next string) (events int, set bool, err error) {
 	args := pgx.NamedArgs{"source": source, "known": known, "next": next}
-	err = pgx.BeginTxFunc(ctx, s.db, pgx.TxOptions{BeginQuery: settleBegin}, func(tx pgx.Tx) error {
+	err = pgx.BeginTxFunc(ctx, s.db, pgx.TxOptions{BeginQuery: patientBegin}, func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, setEpoch, args)
 		if err != nil || tag.RowsAffected() == 0 {
 			return err
