@@ -65,6 +65,9 @@ func nothingAgain(s *stage, v *verdict) {
 	if sent := s.sender.deliveries() - v.refused; sent != 1500 || v.acked != 1500 {
 		s.Errorf("sent and not refused=%d and acknowledged=%d, want 1500, each once", sent, v.acked)
 	}
+	if v.refused > 15 { // a 503 asks for another delivery, and is to be rare here
+		s.Errorf("refused=%d of 1500, want 1 %% at most", v.refused)
+	}
 }
 
 // allReplayable lists the dead, waits until the dashboard is trimmed, and has
