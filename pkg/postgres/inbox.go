@@ -38,9 +38,11 @@ const (
 	inboxBatch   = 256
 	inboxTimeout = 2 * time.Second
 	// inboxWriters is how many batches may be under way, and inboxPatience how
-	// long the next one waits for those that are.
+	// long the next one waits for those that are: most of what a small one takes.
+	// With more, whoever comes behind a batch waits for two; with less, the
+	// batches are so small that Postgres does the same for fewer events.
 	inboxWriters  = 4
-	inboxPatience = 5 * time.Millisecond
+	inboxPatience = 300 * time.Microsecond
 	// offeredBytes bounds the bodies that nobody waits for, since no delivery
 	// answers for their memory any more.
 	offeredBytes = 16 << 20
@@ -95,8 +97,8 @@ func notHeld(ev webhook.Event, err error) error {
 // Run inserts until ctx ends, and what was handed over before.
 //
 // While a batch is under way the next one gathers, since fewer and larger ones
-// cost both sides less. But one that takes long does not keep it waiting: then
-// Postgres has much to do, and shares its processors out by connection.
+// cost both sides less. But not for long: what one waits for is the disk, and if
+// Postgres has much to do it shares its processors out by connection.
 func (b *Inbox) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	wg.Go(func() { b.hasten(ctx) })
@@ -237,7 +239,7 @@ func (b *Inbox) insert(ctx context.Context, batch []*insertion) error {
 // Without the anti-join, ON CONFLICT would wait for whoever is about to commit
 // the same key: one completion would block a whole batch. The rows are sorted,
 // so that two batches lock in the same order.
-const insertReceived = `
+var insertReceived = named(`
 INSERT INTO received_events (source, event_id, event_type, status, payload, payload_sha256, content_type, headers,
 	traceparent, delivery, received_at, sweep_at)
 SELECT v.source, v.event_id, v.event_type, 'received', v.payload, v.sha256, v.content_type, v.headers::jsonb,
@@ -248,10 +250,10 @@ FROM unnest(@source::text[], @event_id::text[], @event_type::text[], @payload::b
 WHERE NOT EXISTS (SELECT FROM received_events e WHERE e.source = v.source AND e.event_id = v.event_id)
 ORDER BY v.source, v.event_id
 ON CONFLICT (source, event_id) DO NOTHING
-RETURNING source, event_id`
+RETURNING source, event_id`)
 
 func (s *Store) insertReceived(ctx context.Context, jobs []*insertion) (map[eventKey]bool, error) {
-	rows, err := s.db.Query(ctx, insertReceived, columns(jobs))
+	rows, err := s.db.Query(ctx, insertReceived.sql, insertReceived.args(columns(jobs))...)
 	if err != nil {
 		return nil, err
 	}
