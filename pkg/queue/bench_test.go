@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,18 +16,28 @@ import (
 // BenchmarkEnqueue has 128 deliveries wait at once, as the table of BENCH.md
 // does. It also reports what Redis' own thread did for each.
 func BenchmarkEnqueue(b *testing.B) {
-	for name, id := range map[string]func() string{
-		"new":       rand.Text,
-		"duplicate": func() string { return "evt_1" },
+	for _, bb := range []struct {
+		name    string
+		sources int
+		id      func() string
+	}{
+		{"new", 1, rand.Text},
+		{"new, of 50 sources", 50, rand.Text},
+		{"duplicate", 1, func() string { return "evt_1" }},
 	} {
-		b.Run(name, func(b *testing.B) {
+		b.Run(bb.name, func(b *testing.B) {
 			rdb, err := queue.Dial(stacktest.Redis(b), queue.IngestProfile(time.Second))
 			if err != nil {
 				b.Fatal(err)
 			}
 			defer rdb.Close()
-			source := stacktest.Source(b)
-			c := queue.NewClient(rdb, map[string]queue.Settings{source: {Timeout: 15 * time.Second, Retention: time.Minute}})
+			var next atomic.Int64
+			names, settings := make([]string, bb.sources), map[string]queue.Settings{}
+			for i := range names {
+				names[i] = stacktest.Source(b)
+				settings[names[i]] = queue.Settings{Timeout: 15 * time.Second, Retention: time.Minute}
+			}
+			c := queue.NewClient(rdb, settings)
 			body := make([]byte, 500)
 			used := func() (us float64) {
 				var user, sys float64
@@ -41,7 +52,8 @@ func BenchmarkEnqueue(b *testing.B) {
 			b.ResetTimer() // the stack may just have been started
 			b.RunParallel(func(pb *testing.PB) {
 				for pb.Next() {
-					ev := webhook.Event{Source: source, ID: id(), Type: "a.b", Delivery: rand.Text(), ReceivedAt: time.Now(), Body: body}
+					source := names[int(next.Add(1))%len(names)]
+					ev := webhook.Event{Source: source, ID: bb.id(), Type: "a.b", Delivery: rand.Text(), ReceivedAt: time.Now(), Body: body}
 					ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 					if _, err := c.Enqueue(ctx, ev); err != nil {
 						b.Error(err)

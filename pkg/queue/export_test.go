@@ -43,13 +43,13 @@ func (r *Repairer) SetNow(now func() time.Time) { r.now = now }
 func Waiting(c *Client, source string) int {
 	c.merger.mu.Lock()
 	defer c.merger.mu.Unlock()
-	return len(c.merger.lanes[source].waiting)
+	return len(c.merger.lane(source).waiting)
 }
 
 func Ended(c *Client, source string) (n int) {
 	c.merger.mu.Lock()
 	defer c.merger.mu.Unlock()
-	for _, e := range c.merger.lanes[source].waiting {
+	for _, e := range c.merger.lane(source).waiting {
 		if e.ctx.Err() != nil {
 			n++
 		}

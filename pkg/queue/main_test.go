@@ -317,12 +317,18 @@ func (b *logBuffer) String() string {
 type hook struct {
 	before, after func(cmd redis.Cmder)
 	refuse        func(cmd redis.Cmder) error
+	pipeline      func(cmds []redis.Cmder) // before it is sent
 }
 
 func (h hook) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 func (h hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if h.pipeline != nil {
+			h.pipeline(cmds)
+		}
+		return next(ctx, cmds)
+	}
 }
 
 func (h hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {

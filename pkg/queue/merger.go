@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -10,16 +11,18 @@ import (
 )
 
 // A merger lets enqueues that happen at once share one script, which costs Redis
-// less than half as much. Unlike a pipeline of go-redis' own it minds the context
-// of each: what is not sent when its caller has given up is never sent.
+// less than half as much, and those of several sources one exchange. Unlike a
+// pipeline that go-redis fills by itself it minds the context of each: what is
+// not sent when its caller has given up is never sent.
 type merger struct {
 	rdb redis.UniversalClient
 
 	mu    sync.Mutex
-	lanes map[string]*lane // by source: one whose Redis node is away holds up no other
+	lanes map[string]*lane
 }
 
-// A lane holds the tasks of one source that wait for the batch under way.
+// A lane holds the tasks that wait for the batch under way. In a cluster each
+// source has its own: one whose node is away holds up no other.
 type lane struct {
 	waiting []*enqueueing
 	busy    bool // somebody flushes
@@ -27,10 +30,11 @@ type lane struct {
 
 // An enqueueing is one task on its way.
 type enqueueing struct {
-	ctx context.Context
-	id  string // of the task
-	msg []byte
-	at  int64 // Unix time in nanoseconds
+	ctx    context.Context
+	source string
+	id     string // of the task
+	msg    []byte
+	at     int64 // Unix time in nanoseconds
 
 	done chan struct{} // closed after met is set
 	met  meeting       // with no state if the task is new
@@ -43,8 +47,8 @@ func newMerger(rdb redis.UniversalClient) *merger {
 // enqueue puts a task onto its queue, if it is new, and returns what it met
 // otherwise.
 func (m *merger) enqueue(ctx context.Context, source, id string, msg []byte, at time.Time) meeting {
-	e := &enqueueing{ctx: ctx, id: id, msg: msg, at: at.UnixNano(), done: make(chan struct{})}
-	m.submit(source, e)
+	e := &enqueueing{ctx: ctx, source: source, id: id, msg: msg, at: at.UnixNano(), done: make(chan struct{})}
+	m.submit(e)
 	select {
 	case <-e.done:
 		return e.met
@@ -53,24 +57,33 @@ func (m *merger) enqueue(ctx context.Context, source, id string, msg []byte, at 
 	}
 }
 
-func (m *merger) submit(source string, e *enqueueing) {
+func (m *merger) submit(e *enqueueing) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	l := m.lane(e.source)
+	l.waiting = append(l.waiting, e)
+	if !l.busy {
+		l.busy = true
+		go m.flush(l)
+	}
+}
+
+// lane returns that of a source.
+func (m *merger) lane(source string) *lane {
+	if _, cluster := m.rdb.(*redis.ClusterClient); !cluster {
+		source = ""
+	}
 	l := m.lanes[source]
 	if l == nil {
 		l = new(lane)
 		m.lanes[source] = l
 	}
-	l.waiting = append(l.waiting, e)
-	if !l.busy {
-		l.busy = true
-		go m.flush(source, l)
-	}
+	return l
 }
 
 // flush sends what waits until nothing does. One batch is under way at a time:
 // the next one gathers meanwhile.
-func (m *merger) flush(source string, l *lane) {
+func (m *merger) flush(l *lane) {
 	for {
 		m.mu.Lock()
 		n := batchSize(l.waiting)
@@ -82,7 +95,7 @@ func (m *merger) flush(source string, l *lane) {
 			return
 		}
 		m.mu.Unlock()
-		m.send(source, batch)
+		m.send(batch)
 	}
 }
 
@@ -103,8 +116,8 @@ func batchSize(waiting []*enqueueing) int {
 }
 
 // send enqueues those of a batch that somebody still waits for, and answers each.
-// The last of their deadlines is that of the script.
-func (m *merger) send(source string, batch []*enqueueing) {
+// The last of their deadlines is that of the exchange.
+func (m *merger) send(batch []*enqueueing) {
 	var group []*enqueueing
 	var until time.Time
 	for _, e := range batch {
@@ -125,7 +138,7 @@ func (m *merger) send(source string, batch []*enqueueing) {
 		ctx, cancel = context.WithDeadline(ctx, until)
 	}
 	defer cancel()
-	m.run(ctx, source, group)
+	m.run(ctx, group)
 }
 
 // enqueueTasks puts those of many tasks onto one queue whose ids are new, as
@@ -161,20 +174,65 @@ if #ids > 0 then
 end
 return answers`)
 
-// run puts tasks onto their queue.
-func (m *merger) run(ctx context.Context, source string, group []*enqueueing) {
-	keys := make([]string, len(group))
-	args := make([]any, 1, 1+3*len(group))
-	args[0] = prefix(source)
-	for i, e := range group {
-		keys[i] = taskKey(source, e.id)
+// run puts tasks onto their queues: a script for each source, since asynq's keys
+// of one are together, and one exchange with Redis for all of them.
+func (m *merger) run(ctx context.Context, group []*enqueueing) {
+	scripts := bySource(group)
+	if len(scripts) == 1 {
+		answer(group, enqueue(ctx, enqueueTasks.Run, m.rdb, group))
+		return
+	}
+	cmds := make([]*redis.Cmd, len(scripts))
+	_, _ = m.rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error { // each command has its error
+		for i, tasks := range scripts {
+			cmds[i] = enqueue(ctx, enqueueTasks.EvalSha, pipe, tasks)
+		}
+		return nil
+	})
+	for i, tasks := range scripts {
+		if redis.HasErrorPrefix(cmds[i].Err(), "NOSCRIPT") { // Redis was started anew
+			cmds[i] = enqueue(ctx, enqueueTasks.Run, m.rdb, tasks)
+		}
+		answer(tasks, cmds[i])
+	}
+}
+
+// bySource takes a batch apart, which mostly is of one source.
+func bySource(group []*enqueueing) (parts [][]*enqueueing) {
+	if !slices.ContainsFunc(group, func(e *enqueueing) bool { return e.source != group[0].source }) {
+		return [][]*enqueueing{group}
+	}
+	index := map[string]int{}
+	for _, e := range group {
+		i, there := index[e.source]
+		if !there {
+			i = len(parts)
+			index[e.source], parts = i, append(parts, nil)
+		}
+		parts[i] = append(parts[i], e)
+	}
+	return parts
+}
+
+// enqueue has the script run for tasks of one source.
+func enqueue(ctx context.Context, run func(context.Context, redis.Scripter, []string, ...any) *redis.Cmd, rdb redis.Scripter, tasks []*enqueueing) *redis.Cmd {
+	keys := make([]string, len(tasks))
+	args := make([]any, 1, 1+3*len(tasks))
+	args[0] = prefix(tasks[0].source)
+	for i, e := range tasks {
+		keys[i] = taskKey(e.source, e.id)
 		args = append(args, e.msg, e.id, e.at)
 	}
-	answers, err := enqueueTasks.Run(ctx, m.rdb, keys, args...).Slice()
-	if err == nil && len(answers) != len(group) {
-		err = fmt.Errorf("enqueue script answered %d of %d tasks", len(answers), len(group))
+	return run(ctx, rdb, keys, args...)
+}
+
+// answer tells each of the tasks of a script what it said of it.
+func answer(tasks []*enqueueing, cmd *redis.Cmd) {
+	answers, err := cmd.Slice()
+	if err == nil && len(answers) != len(tasks) {
+		err = fmt.Errorf("enqueue script answered %d of %d tasks", len(answers), len(tasks))
 	}
-	for i, e := range group {
+	for i, e := range tasks {
 		if e.met.err = err; err == nil {
 			e.met = readAnswer(answers[i])
 		}

@@ -31,6 +31,13 @@ func newGate() *gate {
 	return &gate{reached: make(chan struct{}), opened: make(chan struct{})}
 }
 
+// again holds the next script that comes.
+func (g *gate) again() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.scripts, g.reached, g.opened = 0, make(chan struct{}), make(chan struct{})
+}
+
 func (g *gate) count() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -52,14 +59,14 @@ func (g *gate) before(cmd redis.Cmder) {
 }
 
 // TestMergerShares lets 120 deliveries of 40 events come while the first one is
-// under way: one script carries them, and each is answered as if alone. Another
-// source does not wait.
+// under way: one script carries them, and each is answered as if alone. In a
+// cluster another source does not wait.
 func TestMergerShares(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	other := rigOn(t, r.url, r.source+"-other")
 	r.wantOutcome(r.event("warm", "{}"), webhook.Accepted) // Redis knows the script
-	rdb := dial(t, r.url, queue.IngestProfile(20*time.Second))
+	rdb := asCluster(t, r.url)
 	g := newGate()
 	rdb.AddHook(hook{before: g.before})
 	client := queue.NewClient(rdb, map[string]queue.Settings{r.source: r.settings[r.source], other.source: r.settings[r.source]})
@@ -109,6 +116,105 @@ func TestMergerShares(t *testing.T) {
 	}
 	if info, err := r.inspector.GetQueueInfo(r.source); err != nil || info.Pending != 42 {
 		t.Errorf("%+v, %v, want 42 pending", info, err)
+	}
+}
+
+// asCluster takes the Redis at url for a cluster of one node.
+func asCluster(tb testing.TB, url string) *redis.ClusterClient {
+	tb.Helper()
+	o, err := redis.ParseURL(url)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	rdb := redis.NewClusterClient(&redis.ClusterOptions{
+		Username: o.Username, Password: o.Password, DisableIdentity: true,
+		ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
+			return []redis.ClusterSlot{{Start: 0, End: 16383, Nodes: []redis.ClusterNode{{Addr: o.Addr}}}}, nil
+		},
+	})
+	tb.Cleanup(func() { rdb.Close() })
+	return rdb
+}
+
+// TestMergerSharesAcrossSources has deliveries to 30 sources wait for one that
+// is under way: one exchange with Redis carries them, and each source is
+// answered for itself, although Redis has forgotten the script.
+func TestMergerSharesAcrossSources(t *testing.T) {
+	t.Parallel()
+	const sources = 30
+	r, _ := privateRig(t) // its scripts are flushed
+	rdb := dial(t, r.url, queue.IngestProfile(20*time.Second))
+	g := newGate()
+	var mu sync.Mutex
+	var exchanges [][]redis.Cmder
+	rdb.AddHook(hook{before: g.before, pipeline: func(cmds []redis.Cmder) {
+		mu.Lock()
+		defer mu.Unlock()
+		exchanges = append(exchanges, cmds)
+		if err := r.rdb.ScriptFlush(context.Background()).Err(); err != nil {
+			t.Error(err)
+		}
+	}})
+	settings := map[string]queue.Settings{r.source: r.settings[r.source]}
+	name := func(i int) string { return fmt.Sprintf("%s-%d", r.source, i%sources) }
+	for i := range sources {
+		settings[name(i)] = r.settings[r.source]
+	}
+	client := queue.NewClient(rdb, settings)
+	for i := range sources { // registers each with the dashboards
+		ev := r.event("warm", "{}")
+		ev.Source = name(i)
+		if i == 0 {
+			close(g.opened)
+		}
+		if _, err := client.Enqueue(t.Context(), ev); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g.again()
+
+	outcomes := make([]webhook.Receipt, 4*sources) // of 2 events of each source, twice
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if _, err := client.Enqueue(t.Context(), r.event("first", "{}")); err != nil {
+			t.Error(err)
+		}
+	})
+	<-g.reached
+	for i := range outcomes {
+		wg.Go(func() {
+			ev := r.event(fmt.Sprint("evt ", i/(2*sources)), "{}")
+			ev.Source = name(i)
+			var err error
+			if outcomes[i], err = client.Enqueue(t.Context(), ev); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	r.eventually("all wait", func() bool { return queue.Waiting(client, r.source) == len(outcomes) })
+	close(g.opened)
+	wg.Wait()
+
+	if len(exchanges) != 1 || len(exchanges[0]) != sources {
+		t.Errorf("%d exchanges, want 1 with %d scripts", len(exchanges), sources)
+	}
+	accepted := map[string]int{}
+	for i, got := range outcomes {
+		switch got {
+		case webhook.Receipt{Outcome: webhook.Accepted}:
+			accepted[name(i)]++
+		case webhook.Receipt{Outcome: webhook.Duplicate, Layer: "taskid"}:
+		default:
+			t.Errorf("%s: %+v, want accepted or duplicate", name(i), got)
+		}
+	}
+	for i := range sources {
+		if n := accepted[name(i)]; n != 2 {
+			t.Errorf("%s: %d accepted, want both of its events once", name(i), n)
+		}
+		if info, err := r.inspector.GetQueueInfo(name(i)); err != nil || info.Pending != 3 {
+			t.Errorf("%s: %+v, %v, want 3 pending", name(i), info, err)
+		}
 	}
 }
 
