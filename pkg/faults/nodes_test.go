@@ -80,10 +80,12 @@ func (n *node) start(more ...string) {
 	})
 }
 
+// await waits for as long as sentinels may take that disagreed about a failover:
+// they ask a node for its role each 10 s, and believe it the second time.
 func (n *node) await(what string, ok func() bool) {
-	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			n.tb.Errorf("redis at %s: not in 20 s: %s", n.addr, what)
+			n.tb.Errorf("redis at %s: not in a minute: %s\n%s", n.addr, what, n.info("replication"))
 			return
 		}
 	}
