@@ -219,7 +219,7 @@ func (e evidence) judgeAnswers(v *verdict, held map[key]time.Time) {
 			v.unknown++
 			continue
 		case 200:
-			if at, ok := held[d.key]; e.strict && (!ok || at.After(d.at.Add(d.took))) {
+			if at, ok := held[d.key]; e.strict && (!ok || at.After(d.ended)) {
 				v.note(tooEarly, d.key)
 			}
 		case 503:

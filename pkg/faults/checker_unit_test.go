@@ -44,7 +44,7 @@ func TestJudge(t *testing.T) {
 			records: []record{rec("completed", 1)}, effects: []effect{eff(1)}, changes: []change{{"main", "e1", "failed", "processing", 3, 1, time.Time{}}},
 		}, []string{illegal + " failed to processing"}},
 		{"acknowledged too early", evidence{
-			records: []record{rec("completed", 1)}, effects: []effect{eff(1)}, log: []delivery{{key: k, code: 200, at: time.Unix(100, 0)}},
+			records: []record{rec("completed", 1)}, effects: []effect{eff(1)}, log: []delivery{{key: k, code: 200, ended: time.Unix(100, 0)}},
 			changes: []change{{"main", "e1", "none", "received", 0, 0, time.Unix(101, 0)}}, rules: rules{strict: true},
 		}, []string{tooEarly}},
 		{"wrong code", evidence{

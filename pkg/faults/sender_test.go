@@ -30,14 +30,16 @@ type delivery struct {
 	key
 	at     time.Time
 	took   time.Duration
-	code   int    // 0: unknown
-	status string // what the answer says
-	hint   bool   // the answer says when to come back
+	ended  time.Time // by the wall clock alone, which Postgres reads too: at + took differs if it was set meanwhile
+	code   int       // 0: unknown
+	status string    // what the answer says
+	hint   bool      // the answer says when to come back
 	err    string
 }
 
 func (d delivery) String() string {
-	return fmt.Sprintf("%s %s: %d %s %s (%s)", d.at.Format("15:04:05.000"), d.key, d.code, d.status, d.err, d.took.Round(time.Millisecond))
+	return fmt.Sprintf("%s %s: %d %s %s (%s, until %s)", d.at.Format("15:04:05.000"), d.key, d.code, d.status, d.err,
+		d.took.Round(time.Millisecond), d.ended.Format("15:04:05.000000"))
 }
 
 // A sender is the provider. It never sends two different bodies under one id,
@@ -114,7 +116,7 @@ func (s *sender) post(e *event, which int) delivery {
 	if err != nil && d.code == 0 {
 		d.err = err.Error()
 	}
-	d.took = time.Since(d.at)
+	d.took, d.ended = time.Since(d.at), time.Now().Round(0)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.open--
