@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"runtime/pprof"
 	"strings"
 	"sync"
@@ -90,7 +91,7 @@ func (r *rig) environ() []string {
 	return []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "TMPDIR=" + r.dir,
 		"REDIS_URL=" + r.stack.RedisURL, "DATABASE_URL=" + r.stack.DatabaseURL,
-		"INGEST_ADDR=127.0.0.1:0", "OPS_ADDR=127.0.0.1:0", "HOOKONCE_CONFIG=" + r.path("sources-1.yaml"),
+		"INGEST_ADDR=127.0.0.1:0", "OPS_ADDR=127.0.0.1:0", "HOOKONCE_CONFIG=" + r.sourcesFile(1, atOnce),
 		secretVariable + "=" + secret,
 	}
 }
@@ -168,17 +169,30 @@ func (p *part) stop() {
 	_ = p.stdin.Close()
 }
 
+// atOnce is how many attempts the worker makes at once for a source: four for
+// each core that Postgres has. With more it drains hardly faster, since they take
+// turns on the cores, and so does everybody who commits beside them. It is what
+// README advises for handlers that wait for nothing else.
+var atOnce = 4 * runtime.NumCPU()
+
 // sources writes the sources file that has n sources, and returns the variable
 // that names it.
-func (r *rig) sources(n int) (string, error) {
+func (r *rig) sources(n int) (string, error) { return r.sourcesAt(n, atOnce) }
+
+// sourcesAt is sources, with so many attempts at once for each.
+func (r *rig) sourcesAt(n, concurrency int) (string, error) {
 	var b strings.Builder
 	b.WriteString("sources:\n")
 	for i := range n {
-		fmt.Fprintf(&b, "  %s: {provider: stripe, secrets: [\"${%s}\"], handlers: [{match: \"*\", handler: payments, amount: {json: /data/object/amount}}]}\n",
-			sourceName(i), secretVariable)
+		fmt.Fprintf(&b, "  %s: {provider: stripe, concurrency: %d, secrets: [\"${%s}\"], handlers: [{match: \"*\", handler: payments, amount: {json: /data/object/amount}}]}\n",
+			sourceName(i), concurrency, secretVariable)
 	}
-	name := r.path(fmt.Sprintf("sources-%d.yaml", n))
+	name := r.sourcesFile(n, concurrency)
 	return "HOOKONCE_CONFIG=" + name, os.WriteFile(name, []byte(b.String()), 0o600)
+}
+
+func (r *rig) sourcesFile(n, concurrency int) string {
+	return r.path(fmt.Sprintf("sources-%d-at-%d.yaml", n, concurrency))
 }
 
 // sourceName is the name of the nth source, from 0.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce/pkg/bench/load"
+	"github.com/hookonce/hookonce/pkg/source"
 )
 
 // A tempest is what goes on while latency is measured.
@@ -31,7 +32,13 @@ func tempests() []tempest {
 // for what goes on beside.
 func storm(ctx context.Context, r *rig) error {
 	t := r.report.table("Ack latency while something else goes on", latencyHead...)
+	t.notes = append(t.notes, fmt.Sprintf("The worker has %d attempts at once, four for each core, if no other number is said.", atOnce))
 	env, err := r.sources(2)
+	if err != nil {
+		return err
+	}
+	byDefault := source.Default().Concurrency
+	more, err := r.sourcesAt(2, byDefault)
 	if err != nil {
 		return err
 	}
@@ -59,6 +66,12 @@ func storm(ctx context.Context, r *rig) error {
 			v := worst(atMost(millis(res.Acks.At(0.99)), 100), atMost(res.Acks.Max().Seconds(), 1))
 			r.report.goal(fmt.Sprintf("**ack latency** while %s, `%s`, %.0f/s", w.what, mode, l.Rate), "p99 ≤ 100 ms, none > 1 s in ≥ 100,000",
 				fmt.Sprintf("p99 %.1f ms, slowest %.0f ms of %d", millis(res.Acks.At(0.99)), millis(res.Acks.Max()), res.Answered()), sound(v, l, res))
+			if w.worker { // what it costs when that has more at once
+				if res, err = r.weather(ctx, w, c, more, l); err != nil {
+					return err
+				}
+				t.line(append([]string{fmt.Sprintf("%s: %s, %d at once", mode, w.what, byDefault)}, latencies(res)...)...)
+			}
 		}
 	}
 	return nil
