@@ -66,6 +66,31 @@ func BenchmarkEnqueue(b *testing.B) {
 	}
 }
 
+// BenchmarkEnqueueKeys sends for events in batches, as ingest does for its inbox.
+func BenchmarkEnqueueKeys(b *testing.B) {
+	rdb, err := queue.Dial(stacktest.Redis(b), queue.IngestProfile(time.Second))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer rdb.Close()
+	source := stacktest.Source(b)
+	c := queue.NewClient(rdb, map[string]queue.Settings{source: {Timeout: 15 * time.Second, Retention: time.Minute}})
+	const batch = 50
+	b.ReportAllocs()
+	b.ResetTimer() // the stack may just have been started
+	for left := b.N; left > 0; left -= batch {
+		events := make([]webhook.Event, min(left, batch))
+		for i := range events {
+			events[i] = webhook.Event{Source: source, ID: rand.Text(), Type: "a.b", Delivery: rand.Text(), ReceivedAt: time.Now()}
+		}
+		for _, err := range c.EnqueueKeys(b.Context(), events) {
+			if err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+}
+
 // BenchmarkEncode packs an event into a task.
 func BenchmarkEncode(b *testing.B) {
 	ev := webhook.Event{

@@ -55,6 +55,16 @@ func notHeld(ev webhook.Event, err error) error {
 // enqueue returns what it met, if the task was not new. conflict is whether the
 // task brings a second body of its event.
 func (c *Client) enqueue(ctx context.Context, ev webhook.Event, conflict bool) (*meeting, error) {
+	task, err := c.task(ctx, ev, conflict)
+	if err != nil {
+		return nil, err
+	}
+	c.merger.submit(task)
+	return c.found(ctx, task)
+}
+
+// task makes the event's task, which is not on its way yet.
+func (c *Client) task(ctx context.Context, ev webhook.Event, conflict bool) (*enqueueing, error) {
 	s, known := c.settings[ev.Source]
 	if !known { // a person sends for an event
 		s.Timeout = unknownTimeout
@@ -69,16 +79,21 @@ func (c *Client) enqueue(ctx context.Context, ev webhook.Event, conflict bool) (
 		}
 		c.registered.Store(ev.Source, true)
 	}
-	found := c.merger.enqueue(ctx, ev.Source, id, encode(ev, conflict, id, s), c.now())
+	return newEnqueueing(ctx, ev.Source, id, encode(ev, conflict, id, s), c.now()), nil
+}
+
+// found waits for what the task met, if it was not new.
+func (c *Client) found(ctx context.Context, task *enqueueing) (*meeting, error) {
+	met := task.wait()
 	switch {
-	case found.err != nil:
-		return nil, found.err
-	case found.state == "":
+	case met.err != nil:
+		return nil, met.err
+	case met.state == "":
 		return nil, nil
-	case found.state == stateArchived: // it runs again, and people shall see it
-		return &found, register(ctx, c.rdb, ev.Source)
+	case met.state == stateArchived: // it runs again, and people shall see it
+		return &met, register(ctx, c.rdb, task.source)
 	}
-	return &found, nil
+	return &met, nil
 }
 
 // receipt says what became of a delivery whose event had a task already. A

@@ -44,27 +44,31 @@ func newMerger(rdb redis.UniversalClient) *merger {
 	return &merger{rdb: rdb, lanes: map[string]*lane{}}
 }
 
-// enqueue puts a task onto its queue, if it is new, and returns what it met
-// otherwise.
-func (m *merger) enqueue(ctx context.Context, source, id string, msg []byte, at time.Time) meeting {
-	e := &enqueueing{ctx: ctx, source: source, id: id, msg: msg, at: at.UnixNano(), done: make(chan struct{})}
-	m.submit(e)
+func newEnqueueing(ctx context.Context, source, id string, msg []byte, at time.Time) *enqueueing {
+	return &enqueueing{ctx: ctx, source: source, id: id, msg: msg, at: at.UnixNano(), done: make(chan struct{})}
+}
+
+// wait returns what the task met, once it is submitted.
+func (e *enqueueing) wait() meeting {
 	select {
 	case <-e.done:
 		return e.met
-	case <-ctx.Done():
-		return meeting{err: ctx.Err()}
+	case <-e.ctx.Done():
+		return meeting{err: e.ctx.Err()}
 	}
 }
 
-func (m *merger) submit(e *enqueueing) {
+// submit puts tasks onto their queues, those that are new, and does not wait.
+func (m *merger) submit(tasks ...*enqueueing) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	l := m.lane(e.source)
-	l.waiting = append(l.waiting, e)
-	if !l.busy {
-		l.busy = true
-		go m.flush(l)
+	for _, e := range tasks {
+		l := m.lane(e.source)
+		l.waiting = append(l.waiting, e)
+		if !l.busy {
+			l.busy = true
+			go m.flush(l) // it waits for the lock, and so has all of them
+		}
 	}
 }
 

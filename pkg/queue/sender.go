@@ -4,44 +4,67 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookonce/hookonce/pkg/webhook"
 )
 
-// EnqueueKey sends for an event that Postgres holds, by a task that carries
-// only its key. A task of the event that is there already will do: an archived
-// one is run, and one that lost its message is replaced.
-func (c *Client) EnqueueKey(ctx context.Context, ev webhook.Event) error {
-	ev.KeyOnly = true
-	for range 2 {
-		found, err := c.enqueue(ctx, ev, false)
-		switch {
-		case err == nil && (found == nil || found.state != stateCompleted):
-			return nil
-		case err != nil && !errors.Is(err, errBroken):
-			return notHeld(ev, err)
-		}
-		// A completed one did what there was to do then, and Postgres knows of more.
-		if err := forget(ctx, c.rdb, ev.Source, taskID(ev.ID)); err != nil {
-			return notHeld(ev, err)
-		}
-	}
-	return notHeld(ev, errors.New("its task came again when it was deleted"))
-}
-
-// EnqueueKeys is [Client.EnqueueKey] for many at once, and returns what it
-// returned for each.
+// EnqueueKeys sends for events that Postgres holds, by tasks that carry only
+// their keys, and returns an error or none for each. A task of an event that is
+// there already will do: an archived one is run, and one that lost its message is
+// replaced.
+//
+// They are submitted together: a goroutine for each cost more than the task.
 func (c *Client) EnqueueKeys(ctx context.Context, events []webhook.Event) []error {
 	errs := make([]error, len(events))
-	var wg sync.WaitGroup
+	tasks := make([]*enqueueing, 0, len(events))
+	var made []int // the events of tasks
 	for i, ev := range events {
-		wg.Go(func() { errs[i] = c.EnqueueKey(ctx, ev) })
+		ev.KeyOnly = true
+		task, err := c.task(ctx, ev, false)
+		if err != nil {
+			errs[i] = notHeld(ev, err)
+			continue
+		}
+		tasks, made = append(tasks, task), append(made, i)
 	}
-	wg.Wait()
+	c.merger.submit(tasks...)
+	for n, i := range made {
+		found, err := c.found(ctx, tasks[n])
+		if useless(found, err) {
+			err = c.replace(ctx, events[i])
+		}
+		if err != nil {
+			errs[i] = notHeld(events[i], err)
+		}
+	}
 	return errs
+}
+
+// EnqueueKey is [Client.EnqueueKeys] for one.
+func (c *Client) EnqueueKey(ctx context.Context, ev webhook.Event) error {
+	return c.EnqueueKeys(ctx, []webhook.Event{ev})[0]
+}
+
+// useless reports whether what a task met does not send for its event: one that
+// is broken, or a completed one, which did what there was to do then, and
+// Postgres knows of more.
+func useless(found *meeting, err error) bool {
+	return errors.Is(err, errBroken) || err == nil && found != nil && found.state == stateCompleted
+}
+
+// replace sends for an event whose task is useless.
+func (c *Client) replace(ctx context.Context, ev webhook.Event) error {
+	if err := forget(ctx, c.rdb, ev.Source, taskID(ev.ID)); err != nil {
+		return err
+	}
+	ev.KeyOnly = true
+	found, err := c.enqueue(ctx, ev, false)
+	if useless(found, err) {
+		return errors.New("its task came again when it was deleted")
+	}
+	return err
 }
 
 // Send makes sure that there is a task for each of the events, which Postgres

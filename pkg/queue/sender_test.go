@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -354,6 +355,23 @@ func TestEnqueueKeys(t *testing.T) {
 			t.Errorf("EnqueueKeys = %v for %s", err, events[i].ID)
 		}
 		r.wantPending(events[i].ID)
+	}
+	scripts := 0
+	rdb := asCluster(t, r.url)
+	rdb.AddHook(hook{before: func(cmd redis.Cmder) {
+		if strings.HasPrefix(cmd.Name(), "eval") {
+			scripts++
+		}
+	}})
+	events = nil
+	for n := range 100 {
+		events = append(events, r.keyOnly(fmt.Sprint("many_", n)))
+	}
+	if errs := queue.NewClient(rdb, r.settings).EnqueueKeys(t.Context(), events); slices.ContainsFunc(errs, func(err error) bool { return err != nil }) {
+		t.Errorf("EnqueueKeys = %v", errs)
+	}
+	if scripts != 1 {
+		t.Errorf("%d scripts carried 100 keys, want 1", scripts)
 	}
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
