@@ -30,8 +30,9 @@ const (
 	sendShare = 200 * time.Millisecond
 	sendBatch = 128
 	// sendPace is how long after one batch the next may begin, unless that one was
-	// full: a few large ones cost Redis half as much as many small ones.
-	sendPace = 5 * time.Millisecond
+	// full: a few large ones cost both sides half as much as many small ones. The
+	// worker looks each 50 ms.
+	sendPace = 10 * time.Millisecond
 	// sendLimit is how many of a source may wait: Redis may have to fork.
 	sendLimit = 4096
 )
