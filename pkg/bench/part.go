@@ -170,7 +170,7 @@ func (p *part) stop() {
 }
 
 // atOnce is how many attempts the worker makes at once for a source: four for
-// each core that Postgres has. With more it drains hardly faster, since they take
+// each core that Postgres has. With more it drains little faster, since they take
 // turns on the cores, and so does everybody who commits beside them. It is what
 // README advises for handlers that wait for nothing else.
 var atOnce = 4 * runtime.NumCPU()
