@@ -20,7 +20,7 @@ const module = "github.com/hookonce/hookonce/"
 // may import all.
 var mayImport = map[string][]string{
 	"migrations":             nil,
-	"pkg/bench":              {"migrations", "pkg/bench/load", "pkg/devstack", "pkg/queue"},
+	"pkg/bench":              {"migrations", "pkg/bench/load", "pkg/devstack", "pkg/queue", "pkg/source"},
 	"pkg/bench/load":         nil,
 	"pkg/config":             {"pkg/payload", "pkg/signature", "pkg/source"},
 	"pkg/custody":            {"pkg/webhook"},
