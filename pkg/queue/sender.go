@@ -30,12 +30,17 @@ func (c *Client) EnqueueKeys(ctx context.Context, events []webhook.Event) []erro
 		tasks, made = append(tasks, task), append(made, i)
 	}
 	c.merger.submit(tasks...)
+	var again []int // the events whose tasks are useless; the others do not wait for them
 	for n, i := range made {
 		found, err := c.found(ctx, tasks[n])
 		if useless(found, err) {
-			err = c.replace(ctx, events[i])
+			again = append(again, i)
+		} else if err != nil {
+			errs[i] = notHeld(events[i], err)
 		}
-		if err != nil {
+	}
+	for _, i := range again {
+		if err := c.replace(ctx, events[i]); err != nil {
 			errs[i] = notHeld(events[i], err)
 		}
 	}

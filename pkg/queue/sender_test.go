@@ -340,6 +340,26 @@ func TestTasksThatWait(t *testing.T) {
 	}
 }
 
+// TestEnqueueKeysLate has the time run out at the first of many, whose old task
+// is to be replaced: the others are sent, and so said to be.
+func TestEnqueueKeysLate(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.bring(r.event("evt_0", "{}"), completed)
+	ctx, cancel := context.WithCancel(t.Context())
+	rdb := dial(t, r.url, queue.IngestProfile(20*time.Second))
+	rdb.AddHook(hook{pipeline: func([]redis.Cmder) { cancel() }})
+	var events []webhook.Event
+	for n := range 30 {
+		events = append(events, r.keyOnly(fmt.Sprint("evt_", n)))
+	}
+	for i, err := range queue.NewClient(rdb, r.settings).EnqueueKeys(ctx, events) {
+		if i == 0 && !errors.Is(err, webhook.ErrNotHeld) || i > 0 && err != nil {
+			t.Errorf("EnqueueKeys = %v for %s", err, events[i].ID)
+		}
+	}
+}
+
 // TestEnqueueKeys sends for many, whatever tasks they have, and says which it
 // could not send for.
 func TestEnqueueKeys(t *testing.T) {
